@@ -15,6 +15,7 @@
  *	exports*.c   /etc/exports as the exports of a configuration
  *	events.c     the stream of events
  *	top.c        full screen, live
+ *	usage.c      which client uses which export: sums and rates
  *	doctor*.c    finds problems on this host, or with a client
  */
 #pragma once
@@ -45,6 +46,7 @@ struct cli {
 	bool is_json;
 	bool is_yes;
 	bool no_wait; /* --no-wait: an order to the cluster does not wait for its result */
+	bool is_once; /* --once: top prints one reading and ends */
 	bool has_colour;
 	const char *share; /* filters */
 	const char *client;
@@ -116,6 +118,16 @@ const char *cli_yellow(const struct cli *cli);
 const char *cli_bold(const struct cli *cli);
 const char *cli_plain(const struct cli *cli);
 
+/* usage.c: two readings make rates. NULL: the exit code is in *codep; no rates before the second reading. The
+ * rates have a new reference. */
+struct cli_usage_reading {
+	json_t *rows; /* by client and export; NULL: none so far */
+	double at;    /* seconds */
+};
+json_t *cli_usage_rates(struct cli *cli, struct cli_usage_reading *reading, int *codep);
+void cli_usage_forget(struct cli_usage_reading *reading);
+void cli_usage_put_rates(const struct cli *cli, FILE *out, const json_t *rates, size_t room, size_t columns);
+
 void cli_print_locks(const struct cli *cli, FILE *out, const json_t *locks); /* commands.c */
 
 /* Commands; each returns an exit code */
@@ -125,6 +137,7 @@ int cli_locks(struct cli *cli, const char *argument);
 int cli_waiters(struct cli *cli, const char *argument);
 int cli_reservations(struct cli *cli, const char *argument);
 int cli_shares(struct cli *cli, const char *argument);
+int cli_usage(struct cli *cli, const char *argument);
 int cli_limits(struct cli *cli, const char *argument);
 void cli_print_tight_limits(
 	struct cli *cli); /* limits.c: one line, if a limit is nearly used up or has refused calls */

@@ -40,6 +40,7 @@ static const struct command commands[] = {
 	{ "reservations", NULL, cli_reservations, "the share reservations (DOS deny modes) and their clients",
 	  OF_LOCKS },
 	{ "shares", NULL, cli_shares, "the exports" },
+	{ "usage", NULL, cli_usage, "which client uses which export, how much (metrics.per_client)" },
 	{ "limits", NULL, cli_limits, "the limits, how much of each is used, and what they refused" },
 	{ "grace", "[end]", cli_grace, "the grace period after a restart; end: end it now" },
 	{ "notify", "[ID]", cli_notify, "send SM_NOTIFY again, to all clients or to one" },
@@ -58,7 +59,7 @@ static const struct command commands[] = {
 	  "over",
 	  .max_words = 2, .is_offline = true },
 	{ "events", NULL, cli_events, "the server's events, live" },
-	{ "top", NULL, cli_top, "a live view, full screen" },
+	{ "top", "[clients]", cli_top, "a live view, full screen; clients: rates by client and export" },
 	{ "doctor", "[HOST]", cli_doctor, "check this host for problems; with HOST, check that client" },
 	{ "dashboard", NULL, cli_dashboard, "the address of the dashboard, with the token" },
 };
@@ -67,7 +68,7 @@ static void print_usage(FILE *out)
 {
 	fputs("usage: holdfast [OPTION...] COMMAND [ARGUMENT]\n\ncommands:\n", out);
 	for (size_t i = 0; i < HF_ARRAY_SIZE(commands); i++)
-		fprintf(out, "  %-12s %-7s  %s\n", commands[i].name,
+		fprintf(out, "  %-12s %-9s  %s\n", commands[i].name,
 			commands[i].argument ? commands[i].argument : "", commands[i].help);
 	fputs("\n"
 	      "options:\n"
@@ -87,6 +88,7 @@ static void print_usage(FILE *out)
 	      "for so long\n"
 	      "  --name NAME         the server's name in a database (default: the host's name)\n"
 	      "  --yes               do not ask before a release\n"
+	      "  --once              top: print once, without a terminal\n"
 	      "  --no-wait           do not wait for the result of cluster move and cluster take\n"
 	      "  --help, --version\n\n"
 	      "See holdfast(1) for exit codes and the environment.\n",
@@ -111,6 +113,7 @@ enum {
 	OPT_NAME,
 	OPT_YES,
 	OPT_NO_WAIT,
+	OPT_ONCE,
 	OPT_VERSION,
 };
 
@@ -132,6 +135,7 @@ static const struct option options[] = {
 	{ "name", required_argument, NULL, OPT_NAME },
 	{ "yes", no_argument, NULL, OPT_YES },
 	{ "no-wait", no_argument, NULL, OPT_NO_WAIT },
+	{ "once", no_argument, NULL, OPT_ONCE },
 	{ "version", no_argument, NULL, OPT_VERSION },
 	{ "help", no_argument, NULL, 'h' },
 	{ 0 },
@@ -191,6 +195,9 @@ static int take_option(struct cli *cli, int option)
 		return -1;
 	case OPT_NO_WAIT:
 		cli->no_wait = true;
+		return -1;
+	case OPT_ONCE:
+		cli->is_once = true;
 		return -1;
 	case OPT_VERSION:
 		puts("holdfast " HF_VERSION);

@@ -1,7 +1,8 @@
 /*
  * A live view: the state in the first lines, then the waiters, then the clients
- * with the most locks, as many as fit. It is drawn once a second and when the
- * window changes; q ends it.
+ * with the most locks, as many as fit; or, by client and export, calls and bytes
+ * a second. It is drawn once a second and when the window changes; c switches, q
+ * ends it. With --once it is printed once, without a terminal.
  */
 #include <poll.h>
 #include <signal.h>
@@ -14,6 +15,8 @@
 
 #include "base/macros.h"
 #include "cli/cli.h"
+
+#define PAUSE_MS 1000 /* between two readings */
 
 struct window {
 	size_t rows, columns;
@@ -113,59 +116,124 @@ static void put_head(FILE *out, struct cli *cli, const json_t *status, size_t co
 	fprintf(out, "%.*s\n", (int)columns, line);
 }
 
-/* Writes one screen at once, so that it does not flicker. */
-static int draw(struct cli *cli)
+/* What is shown: the state, or rates by client and export. */
+struct view {
+	bool by_client;
+	struct cli_usage_reading reading;
+};
+
+static int put_state(struct cli *cli, FILE *out, const json_t *status, struct window window)
 {
-	struct window window = window_of();
-	char *screen = NULL;
-	size_t len = 0;
-	FILE *out = open_memstream(&screen, &len);
 	int code;
-	json_t *status = cli_ask(cli, "GET", "/api/v1/status", &code);
-	json_t *waiters = status ? cli_ask(cli, "GET", "/api/v1/waiters?limit=100", &code) : NULL;
+	json_t *waiters = cli_ask(cli, "GET", "/api/v1/waiters?limit=100", &code);
 	json_t *clients = waiters ? cli_ask_all(cli, "/api/v1/clients", "clients", &code) : NULL;
 	size_t room = window.rows > 8 ? window.rows - 7 : 1;
 
-	if (clients && out) {
+	if (clients) {
 		size_t n = json_array_size(json_object_get(waiters, "waiters"));
 		size_t part = n < room / 2 ? n : room / 2;
 
-		fputs("\033[H\033[J", out);
 		put_head(out, cli, status, window.columns);
 		fputc('\n', out);
 		put_waiters(out, cli, waiters, part, window.columns);
 		fputc('\n', out);
 		put_clients(out, cli, clients, room - part, window.columns);
-		fprintf(out, "\033[%zu;1H%sq%s ends", window.rows, cli_bold(cli), cli_plain(cli));
 	}
-	if (out)
-		fclose(out);
-	if (clients)
-		fwrite(screen, 1, len, stdout);
-	fflush(stdout);
-	free(screen);
-	json_decref(status);
 	json_decref(waiters);
 	json_decref(clients);
 	return code;
 }
 
-static int watch(struct cli *cli, int signals)
+static int put_usage(struct cli *cli, FILE *out, const json_t *status, struct window window,
+		     struct view *view)
+{
+	bool is_first = !view->reading.rows;
+	int code;
+	json_t *rates = cli_usage_rates(cli, &view->reading, &code);
+
+	if (rates) {
+		put_head(out, cli, status, window.columns);
+		fputc('\n', out);
+		if (is_first)
+			fputs("counting...\n", out);
+		else
+			cli_usage_put_rates(cli, out, rates, window.rows > 6 ? window.rows - 5 : 1,
+					    window.columns);
+	}
+	json_decref(rates);
+	return code;
+}
+
+static bool is_counted(const json_t *status)
+{
+	return json_is_true(json_object_get(status, "per_client"));
+}
+
+static void put_keys(const struct cli *cli, FILE *out, const json_t *status, struct window window,
+		     const struct view *view)
+{
+	fprintf(out, "\033[%zu;1H%sq%s ends", window.rows, cli_bold(cli), cli_plain(cli));
+	if (is_counted(status))
+		fprintf(out, ", %sc%s shows %s", cli_bold(cli), cli_plain(cli),
+			view->by_client ? "the state" : "rates by client");
+}
+
+/* Writes one screen at once, so that it does not flicker. */
+static int draw(struct cli *cli, struct view *view, struct window window, bool is_screen)
+{
+	char *screen = NULL;
+	size_t len = 0;
+	FILE *out = open_memstream(&screen, &len);
+	int code = CLI_FAILED;
+	json_t *status = out ? cli_ask(cli, "GET", "/api/v1/status", &code) : NULL;
+
+	if (status && is_screen)
+		fputs("\033[H\033[J", out);
+	if (status)
+		code = view->by_client ? put_usage(cli, out, status, window, view)
+				       : put_state(cli, out, status, window);
+	if (status && is_screen)
+		put_keys(cli, out, status, window, view);
+	if (out)
+		fclose(out);
+	if (code == CLI_OK)
+		fwrite(screen, 1, len, stdout);
+	fflush(stdout);
+	free(screen);
+	json_decref(status);
+	return code;
+}
+
+/* A server that does not count by client has nothing to switch to. */
+static void switch_view(struct cli *cli, struct view *view)
+{
+	int code;
+	json_t *status = cli_ask(cli, "GET", "/api/v1/status", &code);
+
+	if (is_counted(status))
+		view->by_client = !view->by_client;
+	json_decref(status);
+	cli_usage_forget(&view->reading);
+}
+
+static int watch(struct cli *cli, struct view *view, int signals)
 {
 	struct pollfd fds[] = { { .fd = STDIN_FILENO, .events = POLLIN },
 				{ .fd = signals, .events = POLLIN } };
 
 	for (;;) {
 		struct signalfd_siginfo info;
-		int code = draw(cli);
-		char key;
+		int code = draw(cli, view, window_of(), true);
+		char key = 0;
 
 		if (code != CLI_OK)
 			return code;
-		if (poll(fds, HF_ARRAY_SIZE(fds), 1000) <= 0)
+		if (poll(fds, HF_ARRAY_SIZE(fds), PAUSE_MS) <= 0)
 			continue;
 		if (fds[0].revents && (read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q'))
 			return CLI_OK;
+		if (key == 'c' || key == 'C')
+			switch_view(cli, view);
 		if (fds[1].revents && read(signals, &info, sizeof(info)) == sizeof(info) &&
 		    info.ssi_signo != SIGWINCH)
 			return CLI_OK;
@@ -173,7 +241,7 @@ static int watch(struct cli *cli, int signals)
 }
 
 /* Leaving the alternate screen erases it, so the reason is printed afterwards. */
-static int watch_on_other_screen(struct cli *cli, int signals)
+static int watch_on_other_screen(struct cli *cli, struct view *view, int signals)
 {
 	char *said = NULL;
 	size_t len = 0;
@@ -184,7 +252,7 @@ static int watch_on_other_screen(struct cli *cli, int signals)
 		return CLI_FAILED;
 	cli->errors = errors;
 	fputs("\033[?1049h\033[?25l", stdout); /* alternate screen, no cursor */
-	code = watch(cli, signals);
+	code = watch(cli, view, signals);
 	fputs("\033[?25h\033[?1049l", stdout);
 	fflush(stdout);
 	cli->errors = stderr;
@@ -194,14 +262,17 @@ static int watch_on_other_screen(struct cli *cli, int signals)
 	return code;
 }
 
-int cli_top(struct cli *cli, const char *argument)
+static int watch_on_terminal(struct cli *cli, struct view *view)
 {
 	struct termios before, raw;
 	sigset_t set;
 	int signals, code;
 
 	if (!isatty(STDIN_FILENO) || !isatty(STDOUT_FILENO)) {
-		fputs("holdfast: top needs a terminal; for scripts use `holdfast status --json`\n", stderr);
+		fputs("holdfast: top needs a terminal; for scripts use `holdfast status --json`, or "
+		      "`holdfast top "
+		      "--once`\n",
+		      stderr);
 		return CLI_USAGE;
 	}
 	sigemptyset(&set);
@@ -215,8 +286,47 @@ int cli_top(struct cli *cli, const char *argument)
 	raw = before;
 	raw.c_lflag &= ~(tcflag_t)(ICANON | ECHO);
 	tcsetattr(STDIN_FILENO, TCSANOW, &raw);
-	code = watch_on_other_screen(cli, signals);
+	code = watch_on_other_screen(cli, view, signals);
 	tcsetattr(STDIN_FILENO, TCSANOW, &before);
 	close(signals);
+	return code;
+}
+
+/* Without a terminal. Rates need two readings. */
+static int show_once(struct cli *cli, struct view *view)
+{
+	const struct window all = { CLI_NO_LIMIT, CLI_NO_LIMIT };
+	json_t *rates;
+	int code;
+
+	if (!view->by_client)
+		return draw(cli, view, all, false);
+	json_decref(cli_usage_rates(cli, &view->reading, &code));
+	if (code != CLI_OK)
+		return code;
+	(void)poll(NULL, 0, PAUSE_MS);
+	if (!cli->is_json)
+		return draw(cli, view, all, false);
+	rates = cli_usage_rates(cli, &view->reading, &code);
+	if (rates)
+		cli_print_json(rates);
+	json_decref(rates);
+	return code;
+}
+
+int cli_top(struct cli *cli, const char *argument)
+{
+	struct view view = { .by_client = argument != NULL };
+	int code;
+
+	if (argument && strcmp(argument, "clients") != 0) {
+		fprintf(stderr, "holdfast: top takes nothing, or clients\n");
+		return CLI_USAGE;
+	}
+	if (cli->is_once || (cli->is_json && view.by_client))
+		code = show_once(cli, &view);
+	else
+		code = watch_on_terminal(cli, &view);
+	cli_usage_forget(&view.reading);
 	return code;
 }

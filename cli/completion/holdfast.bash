@@ -36,7 +36,7 @@ _holdfast() {
 	--server | --range | --silent-for | --name) return ;;
 	esac
 	if [[ $cur == -* ]]; then
-		_holdfast_offer '--json --server --state-dir --token-file --ca --insecure --client --share --status --protocol --file --range --address --silent-for --name --yes --no-wait --help --version'
+		_holdfast_offer '--json --server --state-dir --token-file --ca --insecure --client --share --status --protocol --file --range --address --silent-for --name --yes --no-wait --once --help --version'
 		return
 	fi
 	for ((i = 1; i < cword; i++)); do
@@ -47,9 +47,10 @@ _holdfast() {
 		esac
 	done
 	case $n$command in
-	0) _holdfast_offer 'status clients locks waiters reservations shares limits grace notify release cluster store exports events top doctor dashboard' ;;
+	0) _holdfast_offer 'status clients locks waiters reservations shares usage limits grace notify release cluster store exports events top doctor dashboard' ;;
 	1clients | 1notify | 1release) _holdfast_ids ;;
 	1grace) _holdfast_offer end ;;
+	1top) _holdfast_offer clients ;;
 	1cluster) _holdfast_offer 'move take' ;;
 	1store) _holdfast_offer 'check dump copy' ;;
 	2store | 3store) _filedir -d ;;

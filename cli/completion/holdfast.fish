@@ -60,6 +60,7 @@ complete -c holdfast -n __holdfast_wants_command -a locks -d "the locks and thei
 complete -c holdfast -n __holdfast_wants_command -a waiters -d "the waiters and the clients that block them"
 complete -c holdfast -n __holdfast_wants_command -a reservations -d "the share reservations and their clients"
 complete -c holdfast -n __holdfast_wants_command -a shares -d "the exports"
+complete -c holdfast -n __holdfast_wants_command -a usage -d "which client uses which export"
 complete -c holdfast -n __holdfast_wants_command -a limits -d "the limits and how much of each is used"
 complete -c holdfast -n __holdfast_wants_command -a grace -d "the grace period after a restart"
 complete -c holdfast -n __holdfast_wants_command -a notify -d "send SM_NOTIFY again"
@@ -73,6 +74,7 @@ complete -c holdfast -n __holdfast_wants_command -a doctor -d "check this host o
 complete -c holdfast -n __holdfast_wants_command -a dashboard -d "the address of the dashboard"
 complete -c holdfast -n "__holdfast_wants_argument clients notify release" -a "(__holdfast_ask clients id)"
 complete -c holdfast -n "__holdfast_wants_argument grace" -a end
+complete -c holdfast -n "__holdfast_wants_argument top" -a clients
 complete -c holdfast -n "__holdfast_wants_argument cluster" -a "move take"
 complete -c holdfast -n "__holdfast_wants_argument store" -a "check dump copy"
 complete -c holdfast -n "__holdfast_wants_argument exports" -a import
@@ -97,5 +99,6 @@ complete -c holdfast -l silent-for -x -d "release clients that were silent for s
 complete -c holdfast -l name -x -d "the name of the server in a database"
 complete -c holdfast -l yes -d "do not ask"
 complete -c holdfast -l no-wait -d "do not wait for the result"
+complete -c holdfast -l once -d "print once"
 complete -c holdfast -l help -d "print the usage"
 complete -c holdfast -l version -d "print the version"

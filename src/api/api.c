@@ -250,6 +250,11 @@ void hf_api_tell_reload(struct hf_api *api, bool is_loaded, const char *fixed)
 	snprintf(api->reload.fixed, sizeof(api->reload.fixed), "%s", fixed);
 }
 
+void hf_api_set_usage(struct hf_api *api, struct hf_usage *usage)
+{
+	api->usage = usage;
+}
+
 void hf_api_set_ready(struct hf_api *api)
 {
 	atomic_store(&api->is_ready, true);

@@ -16,6 +16,7 @@
  *	look_lists.c  a slice each turn
  *	revoke.c      on the loop: an operator releases single locks
  *	limits.c      what uses up which limit
+ *	usage.c       which client uses which export, how much
  *	names.c       the paths of locked files, found on a file thread (files.c)
  *	show.c        on the HTTP thread: makes JSON of the copy
  *	answer.c      makes the HTTP response
@@ -49,6 +50,7 @@ struct hf_jobs;
 struct hf_nlm;
 struct hf_recovery;
 struct hf_tls;
+struct hf_usage;
 
 typedef void (*hf_api_meter_fn)(void *context, uint32_t program, uint32_t number, const char *procedure,
 				const struct hf_call_meter *meter);
@@ -125,6 +127,9 @@ void hf_api_pin(struct hf_api *api, char *out);
 void hf_api_set_keys(struct hf_api *api, struct hf_api_keys *keys);
 /* From now on /readyz answers 200. A standby needs no call: /readyz tells its role. */
 void hf_api_set_ready(struct hf_api *api);
+/* Shows these counters from now on. NULL, as in the beginning: calls are not counted by client. The table
+ * outlives the API. On the home loop's thread. */
+void hf_api_set_usage(struct hf_api *api, struct hf_usage *usage);
 /* The configuration was loaded again: the status says so. @is_loaded: false: the old one stays. @fixed: the
  * keys that take effect only at the next start, with commas between them. On the home loop's thread. */
 void hf_api_tell_reload(struct hf_api *api, bool is_loaded, const char *fixed);

@@ -168,6 +168,8 @@ struct hf_api_request {
 	const char *limit_by[HF_N_LIMITS]; /* its id or address; NULL: none */
 	struct hf_api_revoke revoke;
 	size_t n_released;
+	struct hf_usage *usage; /* or NULL; it outlives the API */
+	uint64_t wall_offset;   /* from the loops' time to the time since 1970 */
 };
 
 /* Connections: doors.c */
@@ -223,6 +225,7 @@ struct hf_api {
 	size_t n_namings;            /* (l) includes those whose request no longer waits */
 	bool is_posted;              /* (q) */
 	struct hf_api_reload reload; /* (l) */
+	struct hf_usage *usage;      /* (l) NULL: calls are not counted by client */
 	struct hf_list doors;        /* (q) */
 	size_t n_doors;              /* (q) */
 	uint64_t n_doors_shut;       /* (q) because there were too many */
@@ -298,6 +301,10 @@ void hf_api_begin_limits(struct hf_api_request *request);
 void hf_api_note_limits(struct hf_api_request *request, const struct hf_client *client);
 json_t *hf_api_show_limits(struct hf_api_request *request);
 
+/* usage.c: look on the loop, show on the HTTP thread */
+int hf_api_look_usage(struct hf_api_request *request);
+json_t *hf_api_show_usage(struct hf_api_request *request);
+
 /* revoke.c: on the loop */
 int hf_api_look_revoke(struct hf_api_request *request);
 
@@ -329,6 +336,8 @@ json_t *hf_api_show_waiters(struct hf_api_request *request);
 json_t *hf_api_show_reservations(struct hf_api_request *request);
 json_t *hf_api_show_exports(struct hf_api_request *request);
 json_t *hf_api_show_accepted(struct hf_api_request *request);
+/* Takes @items. */
+json_t *hf_api_show_page(const char *name, json_t *items, const struct hf_api_request *request);
 json_t *hf_api_show_text(const char *text); /* null for NULL */
 json_t *hf_api_show_time(uint64_t wall_ns);
 json_t *hf_api_show_seconds(uint64_t ns);

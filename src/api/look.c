@@ -94,6 +94,7 @@ int hf_api_look_status(struct hf_api_request *request)
 		return HF_API_DONE;
 	}
 	status->n_exports = count_exports(options->exports);
+	request->usage = request->api->usage;
 	status->reloaded_at = request->api->reload.at;
 	status->is_loaded = request->api->reload.is_loaded;
 	status->fixed = hf_api_copy(request, request->api->reload.fixed, strlen(request->api->reload.fixed));

@@ -7,6 +7,7 @@
 
 #include "api/files.h"
 #include "api/internal.h"
+#include "api/usage.h"
 #include "base/macros.h"
 #include "cluster/cluster.h"
 #include "tls/tls.h"
@@ -40,9 +41,8 @@ static void put_value(FILE *out, enum hf_metric metric, uint64_t value)
 	fprintf(out, "%s %llu\n", hf_metrics[metric].name, (unsigned long long)value);
 }
 
-static void put_label(FILE *out, enum hf_metric metric, const char *label, const char *text, uint64_t value)
+static void put_text(FILE *out, const char *text)
 {
-	fprintf(out, "%s{%s=\"", hf_metrics[metric].name, label);
 	for (; *text; text++) {
 		if (*text == '\n')
 			fputs("\\n", out);
@@ -51,6 +51,12 @@ static void put_label(FILE *out, enum hf_metric metric, const char *label, const
 		else
 			fputc(*text, out);
 	}
+}
+
+static void put_label(FILE *out, enum hf_metric metric, const char *label, const char *text, uint64_t value)
+{
+	fprintf(out, "%s{%s=\"", hf_metrics[metric].name, label);
+	put_text(out, text);
 	fprintf(out, "\"} %llu\n", (unsigned long long)value);
 }
 
@@ -290,6 +296,51 @@ static void put_limits(FILE *out, const struct hf_limit_use *uses)
 	}
 }
 
+/* By client and export. A pair has all series of a metric or none, so that rates begin at the first call. */
+
+static const struct {
+	enum hf_metric metric;
+	const char *label, *value;
+} usage_series[HF_N_USAGE_COUNTERS] = {
+	[HF_USAGE_READS] = { HF_METRIC_CLIENT_CALLS, "kind", "reads" },
+	[HF_USAGE_WRITES] = { HF_METRIC_CLIENT_CALLS, "kind", "writes" },
+	[HF_USAGE_METADATA] = { HF_METRIC_CLIENT_CALLS, "kind", "metadata" },
+	[HF_USAGE_LOCKS] = { HF_METRIC_CLIENT_CALLS, "kind", "locks" },
+	[HF_USAGE_BYTES_READ] = { HF_METRIC_CLIENT_BYTES, "direction", "read" },
+	[HF_USAGE_BYTES_WRITTEN] = { HF_METRIC_CLIENT_BYTES, "direction", "written" },
+	[HF_USAGE_ERRORS] = { HF_METRIC_CLIENT_ERRORS, NULL, NULL },
+};
+
+static void put_counter(FILE *out, size_t i, const char *client, const char *share,
+			const struct hf_usage_counts *counts)
+{
+	fprintf(out, "%s{client=\"%s\",share=\"", hf_metrics[usage_series[i].metric].name, client);
+	put_text(out, share);
+	if (usage_series[i].label)
+		fprintf(out, "\",%s=\"%s", usage_series[i].label, usage_series[i].value);
+	fprintf(out, "\"} %llu\n", (unsigned long long)counts->n[i]);
+}
+
+static void put_usage(FILE *out, const struct hf_api_request *request)
+{
+	hf_cleanup(hf_api_usage_clear) struct hf_api_usage usage = { 0 };
+	char client[HF_ADDR_TEXT];
+
+	if (!request->usage || hf_api_usage_load(&usage, request) < 0)
+		return;
+	for (size_t i = 0; i < HF_N_USAGE_COUNTERS; i++) {
+		if (i == 0 || usage_series[i].metric != usage_series[i - 1].metric)
+			begin(out, usage_series[i].metric);
+		for (size_t j = 0; j < usage.n; j++) {
+			const struct hf_usage_row *row = &usage.rows[j];
+
+			put_counter(out, i, hf_addr_format(&row->client, client, sizeof(client)),
+				    hf_api_usage_share(&usage, row->export_id), &row->counts);
+		}
+		put_counter(out, i, "other", "", &usage.others);
+	}
+}
+
 static void put_server(FILE *out, const struct hf_api_request *request,
 		       const struct hf_api_rpc_counts *counts)
 {
@@ -327,6 +378,7 @@ char *hf_api_metrics_text(struct hf_api_request *request, size_t *lenp)
 		put_nlm(out, request);
 		put_service(out, request, &counts);
 		put_limits(out, request->limits);
+		put_usage(out, request);
 	}
 	if (options->cluster.cluster)
 		put_cluster(out, options->cluster.cluster);

@@ -116,6 +116,8 @@ json_t *hf_api_show_status(struct hf_api_request *request)
 		json_object_set_new(json, "reload", reload_of(status));
 	if (!is_standby)
 		json_object_set_new(json, "exports", json_integer((json_int_t)status->n_exports));
+	if (!is_standby)
+		json_object_set_new(json, "per_client", json_boolean(request->usage != NULL));
 	if (status->role)
 		json_object_set_new(json, "role", json_string(status->role));
 	json_object_set_new(json, "access", hf_api_show_text(access_of(request)));
@@ -124,7 +126,7 @@ json_t *hf_api_show_status(struct hf_api_request *request)
 
 /* Lists */
 
-static json_t *page_of(const char *name, json_t *items, const struct hf_api_request *request)
+json_t *hf_api_show_page(const char *name, json_t *items, const struct hf_api_request *request)
 {
 	char text[HF_API_CURSOR_TEXT];
 	json_t *next = json_null();
@@ -163,7 +165,7 @@ json_t *hf_api_show_clients(struct hf_api_request *request)
 
 	for (size_t i = 0; i < request->n_rows; i++)
 		json_array_append_new(items, client_of(&rows[i]));
-	return page_of("clients", items, request);
+	return hf_api_show_page("clients", items, request);
 }
 
 static json_t *handle_of(const struct hf_api_lock_row *row)
@@ -202,7 +204,7 @@ static json_t *locks_of(struct hf_api_request *request)
 
 json_t *hf_api_show_locks(struct hf_api_request *request)
 {
-	return page_of("locks", locks_of(request), request);
+	return hf_api_show_page("locks", locks_of(request), request);
 }
 
 json_t *hf_api_show_client(struct hf_api_request *request)
@@ -233,7 +235,7 @@ json_t *hf_api_show_waiters(struct hf_api_request *request)
 		json_object_set_new(waiter, "blocked_by_clients", clients);
 		json_array_append_new(items, waiter);
 	}
-	return page_of("waiters", items, request);
+	return hf_api_show_page("waiters", items, request);
 }
 
 static const char *access_name(uint8_t access)
@@ -264,7 +266,7 @@ json_t *hf_api_show_reservations(struct hf_api_request *request)
 						"access", access_name(rows[i].access), "count",
 						(json_int_t)rows[i].n_reserved, "unreclaimed",
 						(json_int_t)rows[i].n_unreclaimed));
-	return page_of("reservations", items, request);
+	return hf_api_show_page("reservations", items, request);
 }
 
 json_t *hf_api_show_exports(struct hf_api_request *request)
@@ -279,7 +281,7 @@ json_t *hf_api_show_exports(struct hf_api_request *request)
 	request->has_next = from + request->limit < n;
 	request->next[0] = from + request->limit;
 	json_decref(items);
-	return page_of("shares", page, request);
+	return hf_api_show_page("shares", page, request);
 }
 
 /* Orders */

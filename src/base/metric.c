@@ -68,6 +68,21 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 				     "Time from an NFS call to its reply, including the disk." },
 	[HF_METRIC_NFS_BYTES] = { "nfs_bytes_total", HF_METRIC_COUNTER, "direction: read, written",
 				  "Bytes of file data that clients read and wrote." },
+	[HF_METRIC_CLIENT_CALLS] = { "holdfast_client_calls_total", HF_METRIC_COUNTER,
+				     "client, share, kind: reads, writes, metadata, locks",
+				     "Calls by client address and export. client=\"other\": calls of the "
+				     "pairs "
+				     "that made room for others, and calls that name no export. Absent "
+				     "without "
+				     "metrics.per_client." },
+	[HF_METRIC_CLIENT_BYTES] = { "holdfast_client_bytes_total", HF_METRIC_COUNTER,
+				     "client, share, direction: read, written",
+				     "Bytes of file data by client address and export. Absent without "
+				     "metrics.per_client." },
+	[HF_METRIC_CLIENT_ERRORS] = { "holdfast_client_errors_total", HF_METRIC_COUNTER, "client, share",
+				      "Calls by client address and export that were not answered with "
+				      "success. "
+				      "Absent without metrics.per_client." },
 	[HF_METRIC_MOUNT_REQUESTS] = { "mount_requests_total", HF_METRIC_COUNTER, REQUEST_LABELS,
 				       "Calls of the MOUNT program that were served." },
 	[HF_METRIC_MOUNT_DURATION] = { "mount_request_duration_seconds", HF_METRIC_HISTOGRAM, "procedure",

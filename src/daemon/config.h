@@ -236,6 +236,7 @@ struct hf_config {
 	} api;
 	struct {
 		bool enabled;
+		bool per_client;
 	} metrics;
 	struct {
 		enum hf_log_level level;

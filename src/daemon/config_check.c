@@ -276,6 +276,16 @@ static int check_api(struct hf_config_load *load)
 	return 0;
 }
 
+static int check_metrics(struct hf_config_load *load)
+{
+	if (!load->config->metrics.per_client || load->config->metrics.enabled)
+		return 0;
+	return hf_config_complain(
+		&load->error, source_of(load, "metrics.per_client"),
+		"metrics.per_client is true, and metrics.enabled is false: nothing is counted; "
+		"change one of them");
+}
+
 int hf_config_check(struct hf_config_load *load)
 {
 	int r;
@@ -296,6 +306,9 @@ int hf_config_check(struct hf_config_load *load)
 	if (r)
 		return r;
 	r = check_api(load);
+	if (r)
+		return r;
+	r = check_metrics(load);
 	if (r)
 		return r;
 	return check_cluster(load);

@@ -33,6 +33,7 @@
 #include "export/export.h"
 #include "export/local.h"
 #include "export/seal.h"
+#include "export/usage.h"
 #include "lock/lock.h"
 #include "loop/loop.h"
 #include "loop/work.h"
@@ -69,6 +70,7 @@ struct daemon {
 	struct hf_recovery *recovery;
 	struct hf_nlm *nlm;
 	struct hf_nsm *nsm;
+	struct hf_usage *usage; /* NULL: calls were never counted by client */
 	struct hf_tls *tls;
 	struct hf_rpc_server *rpc;
 	struct hf_rpc_lane *home;
@@ -281,6 +283,31 @@ static void tell_cluster(struct daemon *d)
 		hf_cluster_serves(d->cluster, &term);
 }
 
+/* Counting by client. The table stays when it is turned off: a call on another loop may still use it, and
+ * what was counted is shown again when it is turned on. */
+
+static void set_usage(struct daemon *d, struct hf_usage *usage)
+{
+	hf_file_service_set_usage(d->files, usage);
+	hf_nlm_set_usage(d->nlm, usage);
+	if (d->api)
+		hf_api_set_usage(d->api, usage);
+}
+
+static void count_per_client(struct daemon *d, bool is_wanted)
+{
+	bool is_on = is_wanted && d->config->metrics.enabled;
+	int r = 0;
+
+	d->config->metrics.per_client = is_wanted; /* the next term of a cluster does the same */
+	if (is_on && !d->usage)
+		r = hf_usage_new(&d->usage, 1 + hf_crew_size(d->crew), HF_USAGE_MAX_PAIRS, d->loop);
+	if (r < 0)
+		hf_log_error("calls are not counted by client. Reload to try again", "error=%s",
+			     strerror(-r));
+	set_usage(d, is_on ? d->usage : NULL);
+}
+
 /* Signals */
 
 static void on_stop(void *user, int signum)
@@ -314,6 +341,8 @@ static void on_reload_ended(void *user, const struct hf_reload_outcome *outcome)
 
 	if (d->api)
 		hf_api_tell_reload(d->api, outcome->is_loaded, outcome->fixed);
+	if (outcome->is_loaded)
+		count_per_client(d, outcome->counts_per_client);
 	hf_portmap_check(d->portmap);
 	hf_nlm_exports_changed(d->nlm);
 	if (d->is_serving)
@@ -583,6 +612,8 @@ static int make_api(struct daemon *d)
 
 	if (r == 0)
 		r = hf_operator_new(&d->api, d->config, &parts);
+	if (r == 0)
+		count_per_client(d, d->config->metrics.per_client);
 	hf_operator_tell(d->api, d->config, &d->ports);
 	return r;
 }
@@ -775,6 +806,7 @@ static void take_down(struct daemon *d)
 	hf_crew_free(d->crew);
 	hf_loop_free(d->loop);
 	hf_api_free(d->api);
+	hf_usage_free(d->usage);
 }
 
 /* Errors that may be over soon, or that another node does not have; the log has the reason. */

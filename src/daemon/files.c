@@ -1,6 +1,7 @@
 #include "daemon/files.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -522,6 +523,11 @@ void hf_file_service_reopen_audit(struct hf_file_service *service)
 {
 	if (service->audit)
 		hf_audit_reopen(service->audit);
+}
+
+void hf_file_service_set_usage(struct hf_file_service *service, struct hf_usage *usage)
+{
+	atomic_store_explicit(&service->nfs.usage, usage, memory_order_release);
 }
 
 /* Only if something is to be written about calls. */

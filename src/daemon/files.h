@@ -21,6 +21,7 @@ struct hf_local;
 struct hf_loop;
 struct hf_rpc_server;
 struct hf_seal_key;
+struct hf_usage;
 
 /* The greatest number of threads for files and for the questions that locks have about them. */
 size_t hf_file_service_threads(const struct hf_config *config);
@@ -41,6 +42,8 @@ int hf_file_service_serve(struct hf_file_service *service,
 int hf_file_service_prepare(struct hf_file_service *service, const struct hf_config *config,
 			    struct hf_export_list *listp, size_t *n_failedp);
 int hf_file_service_take(struct hf_file_service *service, struct hf_export_list *list);
+/* NFS calls are counted there, by client and export, from now on. NULL, as in the beginning: they are not. */
+void hf_file_service_set_usage(struct hf_file_service *service, struct hf_usage *usage);
 void hf_file_service_reopen_audit(struct hf_file_service *service); /* its file may have been moved away */
 /* To stop, after the last call has come: waits until the calls on file threads are done. Their answers have
  * then been posted to the loops. */

@@ -235,6 +235,10 @@ const struct hf_option hf_options[] = {
 
 	{ "metrics", "enabled", HF_OPTION_BOOL, .preset = "true", AT(metrics.enabled),
 	  .help = "Count and time requests; false: the hot path does no metrics work at all." },
+	{ "metrics", "per_client", HF_OPTION_BOOL, .preset = "false", AT(metrics.per_client), .is_live = true,
+	  .help = "Count calls, bytes and errors for each client address and export, 4096 pairs at most: "
+		  "holdfast "
+		  "usage, holdfast top, GET /api/v1/usage. It needs enabled." },
 
 	{ "log", "level", HF_OPTION_WORD, .preset = "info", .words = log_level_words, AT(log.level),
 	  .is_live = true, .help = "The least urgent level that is logged." },

@@ -1,6 +1,6 @@
 /*
- * Reads the configuration again (SIGHUP). The exports, the TLS certificates and
- * the log level change; other keys wait for the next start.
+ * Reads the configuration again (SIGHUP). The exports, the TLS certificates, the
+ * log level and metrics.per_client change; other keys wait for the next start.
  *
  * Reading the file, opening the exported directories and looking up the user
  * may wait for a disk or a name service, so a worker thread does that while
@@ -24,7 +24,8 @@ struct hf_tls;
 
 /* What became of a reload. The texts are borrowed for the call. */
 struct hf_reload_outcome {
-	bool is_loaded; /* false: the old configuration stays, and the log says why */
+	bool is_loaded;         /* false: the old configuration stays, and the log says why */
+	bool counts_per_client; /* metrics.per_client; only if it is loaded */
 	const char
 		*fixed; /* keys that take effect only at the next start, "server.port,server.user"; or "" */
 };

@@ -147,6 +147,7 @@ static void take_reloaded(struct standby *standby)
 	standby->reloaded->exports = before;
 	hf_config_exchange_certificates(config, standby->reloaded);
 	take_api_keys(standby);
+	config->metrics.per_client = standby->reloaded->metrics.per_client;
 	hf_log_info("configuration loaded again", "exports=%zu", config->exports.n);
 }
 

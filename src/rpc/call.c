@@ -156,6 +156,11 @@ struct hf_loop *hf_rpc_call_loop(const struct hf_rpc_call *call)
 	return call->lane->loop;
 }
 
+size_t hf_rpc_call_lane(const struct hf_rpc_call *call)
+{
+	return call->lane->index;
+}
+
 struct hf_xdr_in *hf_rpc_call_args(struct hf_rpc_call *call)
 {
 	return &call->args;

@@ -33,6 +33,7 @@ const struct hf_addr *hf_rpc_call_local(const struct hf_rpc_call *call); /* the 
 enum hf_rpc_transport hf_rpc_call_transport(const struct hf_rpc_call *call);
 struct hf_bytes hf_rpc_call_message(const struct hf_rpc_call *call); /* as it came, with its header */
 struct hf_loop *hf_rpc_call_loop(const struct hf_rpc_call *call);    /* the loop that serves it */
+size_t hf_rpc_call_lane(const struct hf_rpc_call *call);             /* the number of its lane; home is 0 */
 /* On that loop: has this turn served so much that a worker should make a long reply? */
 bool hf_rpc_call_is_late(const struct hf_rpc_call *call);
 /* The address to charge for its work: the peer's; with port 0 for a datagram, whose source is not proven. */

@@ -44,6 +44,41 @@ class Limits(PagePlay):
         self.assertEqual(page.faults(), [])
 
 
+class Usage(PagePlay):
+    settings = (*PagePlay.settings, "metrics.per_client=true")
+
+    def cells(self):
+        code = "[...document.querySelectorAll('#usage tbody tr')].map(r => [...r.cells].map(c => c.textContent))"
+        return {(row[0], row[1]): row[2:] for row in self.page.evaluate(code=code)}
+
+    def test_who_uses_what(self):
+        page = self.page
+        for offset in range(3):
+            self.assert_granted(self.a, self.lock_of(self.a, 2 * offset, 1))
+        page.open(url=self.url())
+        page.wait(selector="#live", text="live")
+        page.wait(selector="#usage td", text=self.a.address)
+        self.assertFalse(page.evaluate(code="document.getElementById('used').hidden"))
+        self.assertEqual(self.cells()[self.a.address, ""][1:6], ["3", "0 B", "0 B", "3", "0"])
+        self.assertEqual(self.cells()["other", ""][1], "0")
+        self.assert_granted(self.b, self.lock_of(self.b, 100, 1))
+        page.wait(selector="#usage td", text=self.b.address)
+        page.fill(selector="#usage-filter", text=self.b.address)
+        page.gone(selector="#usage td", text=self.a.address)
+        self.assertEqual(page.faults(), [])
+
+
+class NoUsage(PagePlay):
+    def test_there_is_no_list_of_what_is_not_counted(self):
+        page = self.page
+        self.assert_granted(self.a, self.lock_of(self.a))
+        page.open(url=self.url())
+        page.wait(selector="#live", text="live")
+        page.wait(selector="#limits td", text="Locks and waiters")  # it is loaded last
+        self.assertTrue(page.evaluate(code="document.getElementById('used').hidden"))
+        self.assertEqual(page.faults(), [])
+
+
 class Release(PagePlay):
     def button_of(self, host, text):
         return f'#locks button[aria-label="Release the lock of {self.id_of(host)} on handle {self.fh.hex()[:16]}…, {text}"]'

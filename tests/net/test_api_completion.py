@@ -54,6 +54,8 @@ class Completion(Play):
         yield "holdfast cluster mo", "holdfast cluster move ", {}
         yield "holdfast store che", "holdfast store check ", {}
         yield "holdfast exports im", "holdfast exports import ", {}
+        yield "holdfast top cl", "holdfast top clients ", {}
+        yield "holdfast us", "holdfast usage ", {}
         yield f"holdfast release {begun}", f"holdfast release {self.id} ", {}
         yield f"holdfast release --yes {begun}", f"holdfast release --yes {self.id} ", {}
         yield f"holdfast clients {begun}", f"holdfast clients {self.id} ", {}

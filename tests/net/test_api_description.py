@@ -16,7 +16,7 @@ TYPES = {"string": str, "integer": int, "number": (int, float), "boolean": bool,
 
 
 class Described(Play):
-    settings = ("api.listen=127.0.0.1:0",)
+    settings = ("api.listen=127.0.0.1:0", "metrics.per_client=true")
 
     @classmethod
     def setUpClass(cls):

@@ -46,6 +46,12 @@ function age(seconds) {
   return `${Math.floor(seconds / 86400)} d`;
 }
 
+const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
+function bytes(n) {
+  const power = n < 1 ? 0 : Math.min(UNITS.length - 1, Math.floor(Math.log2(n) / 10));
+  return `${power ? (n / 1024 ** power).toFixed(1) : n} ${UNITS[power]}`;
+}
+
 const since = text => text ? age(Math.max(0, (Date.now() - Date.parse(text)) / 1000)) : "–";
 
 function range(lock) {

@@ -1,5 +1,6 @@
 /*
- * Clients, locks, waiters and reservations as the server has them, without loading everything all the time.
+ * Clients, locks, waiters, reservations and who uses what, as the server has them, without loading everything all the
+ * time.
  *
  * An event names a client; the page loads that client again, with its locks. It loads everything if too many clients
  * changed or events were lost, and from time to time. Each kind of load may take at most a tenth of the time, so the
@@ -46,6 +47,15 @@ const tables = {
       { key: "count", title: "Count", kind: "n" },
       { key: "unreclaimed", title: "Unreclaimed", kind: "n", mark: r => (r.unreclaimed ? "warn" : "") },
       { key: "client", title: "Client", kind: "id" }, { key: "owner", title: "Owner", kind: "id", text: owner }] }),
+  usage: new Table("usage", { noun: "pair", sort: "rate", down: true, keyOf: u => `${u.address} ${u.share}`, columns: [
+    { key: "address", title: "Client", kind: "id" }, { key: "share", title: "Export" },
+    { key: "rate", title: "Calls per second", kind: "n", text: u => u.rate.toFixed(u.rate < 10 ? 1 : 0) },
+    { key: "calls", title: "Calls", kind: "n", text: u => count.format(u.calls) },
+    { key: "bytes_read", title: "Read", kind: "n", text: u => bytes(u.bytes_read) },
+    { key: "bytes_written", title: "Written", kind: "n", text: u => bytes(u.bytes_written) },
+    { key: "locks", title: "Lock calls", kind: "n", text: u => count.format(u.locks) },
+    { key: "errors", title: "Errors", kind: "n", text: u => count.format(u.errors) },
+    { key: "last_used", title: "Last use", kind: "n", text: u => (u.last_used ? `${since(u.last_used)} ago` : "–") }] }),
   limits: new Table("limits", { noun: "limit", sort: "share", down: true, keyOf: l => l.name, columns: [
     { key: "what", title: "Limit", kind: "id" },
     { key: "share", title: "Use", kind: "n", text: l => (l.used === null ? "–" : `${Math.round(100 * l.share)} %`),
@@ -81,6 +91,7 @@ function showNoLists() {
   tables.waiters.set([]);
   drawGraph([]);
   showReservations([]);
+  showUsage([]);
   tables.limits.set([]);
 }
 
@@ -89,15 +100,16 @@ function showLists() {
   tables.locks.set([...locks.values()].flat(), isCut.locks);
 }
 
-async function loadAll(name) {
+/* @last of the answer: the last page, which may have more than a list */
+async function loadAll(name, query = "") {
   const items = [];
-  let cursor = null, page = 0;
+  let cursor = null, page = 0, last = null;
   do {
-    const answer = await call("GET", `/api/v1/${name}?limit=1000${cursor ? `&cursor=${cursor}` : ""}`);
-    items.push(...answer[name]);
-    cursor = answer.next;
+    last = await call("GET", `/api/v1/${name}?limit=1000${query}${cursor ? `&cursor=${cursor}` : ""}`);
+    items.push(...last[name]);
+    cursor = last.next;
   } while (cursor && ++page < PAGES);
-  return { items, isCut: Boolean(cursor) };
+  return { items, isCut: Boolean(cursor), last };
 }
 
 async function loadWaiters() {
@@ -126,6 +138,32 @@ async function loadLimits() {
   const { limits } = await call("GET", "/api/v1/limits");
   for (const limit of limits) limit.share = limit.used === null ? 0 : limit.used / limit.max;
   tables.limits.set(limits.filter(l => l.used || l.refused));
+}
+
+/* Calls by client and export. What was counted before gives the rate; a pair that has less than before began anew. */
+
+let counted = { at: 0, calls: new Map() };
+
+function showUsage(items, isCut) {
+  tables.usage.set(items, isCut);
+  $("used").hidden = !items.length;
+}
+
+async function loadUsage(isOn) {
+  if (!isOn) {
+    counted = { at: 0, calls: new Map() };
+    return showUsage([]);
+  }
+  const { items, isCut, last } = await loadAll("usage", "&sort=address");
+  const before = counted, now = performance.now(), calls = new Map();
+  items.push({ ...last.other, address: "other", share: "" });
+  for (const item of items) {
+    const key = tables.usage.keyOf(item), old = before.calls.get(key) ?? 0;
+    item.rate = before.at ? (item.calls < old ? item.calls : item.calls - old) / ((now - before.at) / 1000) : 0;
+    calls.set(key, item.calls);
+  }
+  counted = { at: now, calls };
+  showUsage(items, isCut);
 }
 
 async function loadLists() {

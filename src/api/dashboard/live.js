@@ -28,6 +28,7 @@ async function lookAtAll() {
     await loadWaiters();
     await loadLists();
     await loadReservations(s.reservations);
+    await loadUsage(s.per_client);
     await loadLimits();
   }, SELDOM, "all");
   due.changed = performance.now() + SOON;

@@ -13,6 +13,7 @@
  *	op.c        one call in progress, on the loop or on a file thread
  *	proc_*.c    the procedures: attributes, I/O, lookup, creating, names, listing, file system
  *	record.c    what is written about single calls: slow ones, and the audit log
+ *	count.c     counts calls by client and export
  *	wire.c      the wire format
  */
 #pragma once
@@ -29,12 +30,14 @@
 #define HF_NFS3_MAX_UDP     32768 /* bytes of data or of a listing in a datagram */
 
 struct hf_nfs3_recorder;
+struct hf_usage;
 
 struct hf_nfs3 {
 	struct hf_exports *exports;        /* (c) */
 	struct hf_jobs *jobs;              /* (c) */
 	uint64_t first_verifier;           /* (c) write verifier; each lost write adds one */
 	struct hf_nfs3_recorder *recorder; /* (c) NULL: nothing is written about calls */
+	_Atomic(struct hf_usage *) usage;  /* NULL: calls are not counted by client; home sets it */
 };
 
 /* The service object of this program is a struct hf_nfs3. */

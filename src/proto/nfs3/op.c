@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,6 +51,8 @@ static void reply_unsynced(struct hf_nfs3_op *op)
 /* On the loop, when the procedure is done. */
 static void finish(struct hf_nfs3_op *op)
 {
+	struct hf_usage *usage;
+
 	if (op->sync.result < 0)
 		reply_unsynced(op);
 	if (op->result == HF_NFS3_GARBAGE) {
@@ -61,6 +64,9 @@ static void finish(struct hf_nfs3_op *op)
 		return;
 	}
 	assert(op->result == HF_NFS3_DONE);
+	usage = atomic_load_explicit(&op->nfs->usage, memory_order_acquire);
+	if (HF_UNLIKELY(usage != NULL))
+		hf_nfs3_count(op, usage);
 	if (HF_UNLIKELY(op->nfs->recorder != NULL))
 		hf_nfs3_record(op);
 	if (hf_rpc_call_is_measured(op->call)) {
@@ -173,6 +179,7 @@ void hf_nfs3_serve(struct hf_nfs3 *nfs, struct hf_rpc_call *call, enum nfsproc3 
 	op.may_block = false;
 	op.stat = NFS3_OK;
 	op.begun = hf_loop_now(hf_rpc_call_loop(call));
+	op.export_id = 0;
 	op.reply_len = 0;
 	op.n_read = op.n_written = 0;
 	op.sync = (struct hf_sync){ 0 };
@@ -264,6 +271,7 @@ int hf_nfs3_find(struct hf_nfs3_op *op, struct hf_bytes handle, enum hf_nfs3_wan
 		return NFS3ERR_STALE;
 	if (r < 0)
 		return hf_nfsstat3_of(r);
+	op->export_id = objectp->export->id;
 	r = hf_export_admit(objectp->export, hf_rpc_call_peer(op->call), &objectp->rule);
 	if (HF_LIKELY(r == HF_ADMITTED))
 		r = hf_export_admit_transport(objectp->export, hf_rpc_call_tls(op->call));

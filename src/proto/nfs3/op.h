@@ -46,7 +46,8 @@ struct hf_nfs3_op {
 	int result; /* answer of the procedure */
 	enum nfsstat3 stat;
 	uint64_t begun;
-	size_t reply_len; /* expected size of a large reply, charged to the client that causes it */
+	uint64_t export_id; /* of the last handle that was found; 0: none */
+	size_t reply_len;   /* expected size of a large reply, charged to the client that causes it */
 	size_t n_read;
 	size_t n_written;
 	struct hf_volume *volume; /* the volume that the call changes, if any */
@@ -55,6 +56,9 @@ struct hf_nfs3_op {
 
 /* Serves @call with the procedure of this number. */
 void hf_nfs3_serve(struct hf_nfs3 *nfs, struct hf_rpc_call *call, enum nfsproc3 number);
+
+/* Counts a call that is done, on the loop. */
+HF_NOINLINE void hf_nfs3_count(struct hf_nfs3_op *op, struct hf_usage *usage);
 
 /* What a handle refers to: the file, its export, the rule there for the client, and the caller's identity
  * under that rule. */

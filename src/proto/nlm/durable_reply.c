@@ -349,6 +349,7 @@ static uint8_t *put_status(struct hf_nlm_op *op, enum hf_nlm_stat stat, const ch
 	uint8_t *at;
 
 	hf_rpc_call_note(op->call, result);
+	hf_nlm_count(op, stat);
 	hf_nlm_put_res(out, op->version, cookie, stat);
 	at = hf_xdr_out_is_ok(out) ? out->p - 4 : NULL;
 	hf_rpc_reply_end(op->call);

@@ -61,6 +61,7 @@ struct hf_nlm {
 	struct hf_task resume_answered;
 	struct hf_replay *repeats; /* the _RES of _MSGs, by what they looked like */
 	struct hf_nlm_counts counts;
+	struct hf_usage *usage;         /* or NULL */
 	struct hf_log_limit ports;      /* one line for many calls that are refused for their port */
 	struct hf_log_limit unmet;      /* one line for many calls whose hosts do not answer */
 	struct hf_log_limit full[2];    /* one line for many refused locks, and one for reservations */
@@ -170,6 +171,14 @@ void hf_nlm_tell(const struct hf_nlm_op *op, enum hf_recovery_event_kind kind);
 HF_COLD void hf_nlm_say_port(const struct hf_nlm_op *op);
 /* To the operator: the client is told that there are no locks, and not why. */
 HF_COLD void hf_nlm_say_full(const struct hf_nlm_op *op, bool of_reservations);
+
+/* Counts an operation that is answered, for its client and export. */
+#define hf_nlm_count(op, stat)                        \
+	do {                                          \
+		if (HF_UNLIKELY((op)->nlm->usage))    \
+			hf_nlm_count_usage(op, stat); \
+	} while (0)
+HF_NOINLINE void hf_nlm_count_usage(const struct hf_nlm_op *op, enum hf_nlm_stat stat);
 
 /* granted.c */
 int hf_nlm_grants_init(struct hf_nlm *nlm);

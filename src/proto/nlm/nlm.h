@@ -46,6 +46,7 @@ struct hf_nlm;
 struct hf_nsm;
 struct hf_recovery;
 struct hf_rpc_client;
+struct hf_usage;
 struct hf_watch;
 
 /* The files behind file handles. */
@@ -92,6 +93,10 @@ struct hf_nlm *hf_nlm_free(struct hf_nlm *nlm);
 void hf_nlm_set_monitor(struct hf_nlm *nlm, struct hf_nsm *monitor);
 
 HF_DEFINE_CLEANUP(struct hf_nlm *, hf_nlm_free)
+
+/* Calls about files are counted there, by client and export, from now on. NULL, as in the beginning: they are
+ * not. */
+void hf_nlm_set_usage(struct hf_nlm *nlm, struct hf_usage *usage);
 
 /* The list of exports has changed: a waiter whose client may not lock there any more leaves the queue. */
 void hf_nlm_exports_changed(struct hf_nlm *nlm);

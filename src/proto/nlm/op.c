@@ -359,6 +359,7 @@ static HF_NOINLINE void answer_msg(struct hf_nlm_op *op, enum hf_nlm_stat stat,
 void hf_nlm_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 {
 	hf_rpc_call_note(op->call, hf_nlm_stat_name(stat));
+	hf_nlm_count(op, stat);
 	if (HF_LIKELY(!op->kind->is_msg)) {
 		put_results(hf_rpc_reply_begin(op->call, 16 + op->args.cookie.len), op, stat);
 		hf_rpc_reply_end(op->call);
@@ -371,6 +372,7 @@ void hf_nlm_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 void hf_nlm_reply_test(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct hf_nlm_holder *holder)
 {
 	hf_rpc_call_note(op->call, hf_nlm_stat_name(stat));
+	hf_nlm_count(op, stat);
 	if (!op->kind->is_msg) {
 		hf_nlm_put_test_res(hf_rpc_reply_begin(op->call, HF_NLM_MAX_RES), op->version,
 				    op->args.cookie, stat, holder);

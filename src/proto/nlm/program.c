@@ -210,6 +210,11 @@ void hf_nlm_set_monitor(struct hf_nlm *nlm, struct hf_nsm *monitor)
 	nlm->monitor = monitor;
 }
 
+void hf_nlm_set_usage(struct hf_nlm *nlm, struct hf_usage *usage)
+{
+	nlm->usage = usage;
+}
+
 struct hf_nlm *hf_nlm_free(struct hf_nlm *nlm)
 {
 	if (!nlm)

@@ -1,6 +1,7 @@
 /* What observers, the log and the counters are told. */
 #include <string.h>
 
+#include "export/usage.h"
 #include "proto/nlm/internal.h"
 #include "proto/nlm/op.h"
 
@@ -76,6 +77,29 @@ void hf_nlm_say_full(const struct hf_nlm_op *op, bool of_reservations)
 		hf_log_warn("lock refused: its client, its address, its file or the server is at its limit",
 			    "client=%s locks=%u waiters=%u more=%llu", quoted, client->locking.n_locks,
 			    client->locking.n_waiters, (unsigned long long)n_suppressed);
+}
+
+static bool is_error(enum hf_nlm_stat stat)
+{
+	return stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED && stat != HF_NLM_DENIED;
+}
+
+/* An operation without a handle is about a client, not about a file. */
+void hf_nlm_count_usage(const struct hf_nlm_op *op, enum hf_nlm_stat stat)
+{
+	const struct hf_nlm_files *files = &op->nlm->files;
+	struct hf_usage_call call = {
+		.export_id = HF_USAGE_ANOTHER_SERVER,
+		.kind = HF_USAGE_LOCKS,
+		.has_failed = is_error(stat),
+		.now = hf_loop_now(op->nlm->options.loop),
+	};
+
+	if (!op->target.handle.len)
+		return;
+	if (files->exports)
+		call.export_id = files->export_id_of(files->user, op->target.export);
+	hf_usage_count(op->nlm->usage, hf_rpc_call_lane(op->call), hf_rpc_call_peer(op->call), &call);
 }
 
 void hf_nlm_counts(const struct hf_nlm *nlm, struct hf_nlm_counts *countsp)

@@ -268,6 +268,10 @@ static void test_misspelt_words(void **state)
 		"recovery:\n  grace: always\n  after_crash: continue\n",
 		"f.yaml:3: recovery.after_crash is continue, and recovery.grace is always: a server that "
 		"continues has no grace period; change one of them");
+	expect_wrong(
+		"metrics:\n  enabled: false\n  per_client: true\n",
+		"f.yaml:3: metrics.per_client is true, and metrics.enabled is false: nothing is counted; "
+		"change one of them");
 }
 
 static void test_not_yaml(void **state)
@@ -410,10 +414,10 @@ static void test_many_exports(void **state)
 /* A thousand laughs: each alias is a reference, and what holds them is no option. */
 static void test_alias_bombs(void **state)
 {
-	expect_wrong(
-		"a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b]\n",
-		"f.yaml:1: unknown key a; the keys are server, exports, store, recovery, nsm, cluster, tls, api, "
-		"metrics and log");
+	expect_wrong("a: &a [x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b]\n",
+		     "f.yaml:1: unknown key a; the keys are server, exports, store, recovery, nsm, cluster, "
+		     "tls, api, "
+		     "metrics and log");
 	expect_wrong("exports: &a [*a]\n",
 		     "f.yaml:1: the alias '*a' is inside the value that it refers to; write the value out");
 	expect_wrong("exports:\n- &e {path: /tmp, name: /e}\n- *e\n- *e\n",

@@ -61,6 +61,7 @@ static const struct {
 	{ "api.token_file", "\"\"", false },
 	{ "api.view_token_file", "\"\"", false },
 	{ "metrics.enabled", "true", false },
+	{ "metrics.per_client", "false", true },
 	{ "log.level", "info", true },
 	{ "log.format", "auto", false },
 	{ "log.slow_ms", "0", false },
@@ -110,7 +111,7 @@ static const struct {
 };
 
 static const char *const bools[] = { "server.manage_gids", "recovery.early_end", "metrics.enabled",
-				     "exports.secure", "cluster.automatic" };
+				     "metrics.per_client", "exports.secure",     "cluster.automatic" };
 
 /* "server.port" and "5" as a file: the value is in line 2, or in line 3 for a key of an export. */
 static unsigned int file_with(char *out, size_t size, const char *name, const char *value)
