@@ -50,7 +50,9 @@ bool import_read_client(struct import *import, const char *text, enum import_kin
 	}
 	if (*text == '@') {
 		*kindp = IMPORT_NETGROUP;
-		return refuse(import, text, "there are no netgroups; list the hosts");
+		return refuse(import, text,
+			      "netgroups are not supported; list the hosts that `getent netgroup` shows, or "
+			      "a network or domain that they are in");
 	}
 	if (strncmp(text, "gss/", 4) == 0)
 		return refuse(import, text, "AUTH_SYS alone is served");

@@ -243,6 +243,12 @@ static int wrong_client(struct hf_config_why *why, const char *text)
 	struct hf_config_guess guess = { .word = strcmp(text, "*") == 0 ? "any" : text };
 	char quoted[HF_CONFIG_QUOTE_SIZE];
 
+	if (*text == '@')
+		return wrong(
+			why,
+			"holds '%s', and netgroups are not supported; list the hosts that 'getent netgroup "
+			"%s' shows, or a network or domain that they are in",
+			hf_config_quote(quoted, sizeof(quoted), text), quoted + 1);
 	hf_config_guess_offer(&guess, "private");
 	hf_config_guess_offer(&guess, "any");
 	return wrong(why,

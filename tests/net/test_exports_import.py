@@ -161,6 +161,14 @@ class Import(unittest.TestCase):
             with self.subTest(client=client):
                 self.assertEqual(self.taken(f"/tmp {client}(rw)\n", (f"stdin:1: client {client}",)), [])
 
+    def test_netgroups(self):
+        """The message says what to do instead, and the export waits for a person."""
+        done = run("/tmp @staff(ro) *(rw)\n", "-")
+        self.assertEqual(done.returncode, 1)
+        self.assertRegex(done.stderr.decode(), r"^stdin:1: client @staff: netgroups are not supported; list the hosts that "
+                         r"`getent netgroup` shows, or a network or domain that they are in\n$")  # fmt: skip
+        self.assertIn('#  - path: "/tmp"\n', done.stdout.decode())
+
     def test_syntax(self):
         text = (
             "# a comment\n"

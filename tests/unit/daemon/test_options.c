@@ -374,7 +374,6 @@ static void test_wrong_clients(void **state)
 		{ "10.0.*", "" },
 		{ "ws*", "" },
 		{ "host name", "" },
-		{ "@netgroup", "" },
 	};
 	char text[128], message[512];
 
@@ -387,6 +386,10 @@ static void test_wrong_clients(void **state)
 			 cases[i].client, cases[i].guess);
 		expect_wrong(text, message);
 	}
+	expect_wrong(
+		"exports:\n- path: /tmp\n  clients: [any, \"@staff\"]\n",
+		"f.yaml:3: exports.clients holds '@staff', and netgroups are not supported; list the hosts "
+		"that 'getent netgroup staff' shows, or a network or domain that they are in");
 	expect_wrong("exports:\n- path: /tmp\n  clients: []\n",
 		     "f.yaml:3: exports.clients is an empty list; give a list, like [private] or [192.0.2.7, "
 		     "10.0.0.0/8]");
