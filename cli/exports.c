@@ -249,6 +249,35 @@ static bool is_async(struct import *import, const struct import_export *export)
 	return n && n == export->n;
 }
 
+/* The transport is the same for all clients of an export here. The strongest one gives no client more. */
+static enum import_transport transport_of(struct import *import, const struct import_export *export)
+{
+	static const char *const names[] = { "any", "tls", "mtls" };
+	enum import_transport strongest = IMPORT_ANY, weakest = IMPORT_MTLS;
+
+	for (size_t i = 0; i < export->n; i++) {
+		enum import_transport transport = export->entries[i].options.transport;
+
+		strongest = HF_MAX(strongest, transport);
+		weakest = HF_MIN(weakest, transport);
+	}
+	if (export->n && strongest != weakest)
+		import_say(import, export->line,
+			   "xprtsec: the transport is the same for all clients of an export; %s gets the "
+			   "strongest, "
+			   "%s",
+			   export->path, names[strongest]);
+	return strongest;
+}
+
+static void print_transport(enum import_transport transport, const char *mark)
+{
+	if (transport == IMPORT_TLS)
+		printf("%s    transport: tls    # needs tls.certificate and tls.key\n", mark);
+	if (transport == IMPORT_MTLS)
+		printf("%s    transport: mtls    # needs tls.certificate, tls.key and tls.client_ca\n", mark);
+}
+
 static void print_export(struct import *import, struct import_export *export)
 {
 	const char *mark = export->is_held ? "#" : "";
@@ -265,6 +294,7 @@ static void print_export(struct import *import, struct import_export *export)
 	print_rules(export, mark);
 	if (is_async(import, export))
 		printf("%s    sync: false\n", mark);
+	print_transport(transport_of(import, export), mark);
 }
 
 /* Input */

@@ -29,6 +29,13 @@ enum import_kind {
 	IMPORT_ALL,
 };
 
+/* What calls must come over, the weakest first */
+enum import_transport {
+	IMPORT_ANY,
+	IMPORT_TLS,
+	IMPORT_MTLS,
+};
+
 struct import_options {
 	bool is_writable;
 	bool is_insecure;
@@ -39,6 +46,7 @@ struct import_options {
 	uint32_t anon_uid;
 	uint32_t anon_gid;
 	unsigned int n_flavours; /* lists of security flavours */
+	enum import_transport transport;
 };
 
 /* A client and its options */

@@ -136,15 +136,31 @@ static void set_flavours(struct import *import, struct import_options *options, 
 	}
 }
 
+/* The kernel's server takes each of the listed kinds. Here, each kind takes the stronger ones, too, so the
+ * weakest one stands for the list. */
 static void set_transport(struct import *import, struct import_options *options, const char *value)
 {
+	static const char *const words[] = {
+		[IMPORT_ANY] = "none",
+		[IMPORT_TLS] = "tls",
+		[IMPORT_MTLS] = "mtls",
+	};
 	const char *list = value ? value : "";
+	size_t n = 0, len = 0;
 
-	if (strcmp(list, "none") == 0)
-		return;
-	import_say(import, import->line, "xprtsec=%s: the importer does not set up TLS", list);
-	if (!has_word(list, "none"))
+	for (size_t i = HF_ARRAY_SIZE(words); i-- > 0;)
+		if (has_word(list, words[i])) {
+			options->transport = (enum import_transport)i;
+			len += (n++ > 0) + strlen(words[i]);
+		}
+	if (len != strlen(list) || n == 0) {
+		import_say(import, import->line, "xprtsec=%s: give a list of none, tls and mtls", list);
 		options->is_held = true;
+	} else if (n > 1) {
+		import_say(import, import->line,
+			   "xprtsec=%s: the weakest, %s, is taken; it lets the others in, too", list,
+			   words[options->transport]);
+	}
 }
 
 static void apply(struct import *import, struct import_options *options, const struct row *row,

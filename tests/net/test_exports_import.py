@@ -18,6 +18,7 @@ sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, "..", "files")]
 
 # pylint: disable=wrong-import-position
 import nfs
+from certs import Authority
 from until import until
 
 HOLDFASTD = os.path.abspath(os.environ["HOLDFASTD"])
@@ -69,11 +70,19 @@ OPTIONS = (
     ("security_label", {}, False),
     ("sec=krb5:sys", {}, False),
     ("xprtsec=none:tls", {}, False),
+    ("xprtsec=tls", {"transport": "tls"}, True),
+    ("xprtsec=mtls", {"transport": "mtls"}, True),
+    ("xprtsec=mtls:tls", {"transport": "tls"}, False),
+    ("xprtsec=none:tls:mtls", {}, False),
+    ("xprtsec=mtls,xprtsec=none", {}, True),
     # Without these, clients could get more: nothing is exported
     ("sec=krb5", None, False),
     ("sec=krb5i:krb5p", None, False),
     ("sec=sys,ro,sec=krb5,rw", None, False),
-    ("xprtsec=tls:mtls", None, False),
+    ("xprtsec=ssl", None, False),
+    ("xprtsec=tls:ssl", None, False),
+    ("xprtsec=tls:", None, False),
+    ("xprtsec", None, False),
     ("mountpoint", None, False),
     ("mp=/mnt", None, False),
     ("squash_uids=0-10", None, False),
@@ -83,7 +92,8 @@ OPTIONS = (
     ("anonuid", None, False),
     ("no_such_option", None, False),
 )
-DEFAULTS = {"access": "ro", "squash": "root", "anon_uid": "65534", "anon_gid": "65534", "secure": "true", "sync": "true"}
+DEFAULTS = {"access": "ro", "squash": "root", "anon_uid": "65534", "anon_gid": "65534", "secure": "true", "sync": "true",
+            "transport": "any"}  # fmt: skip
 
 
 def run(text, *words):
@@ -96,6 +106,17 @@ class Import(unittest.TestCase):
         self.base = tempfile.mkdtemp(prefix="hf-import-")
         self.addCleanup(shutil.rmtree, self.base, True)
 
+    @classmethod
+    def setUpClass(cls):
+        """Exports that demand TLS need certificates."""
+        folder = tempfile.mkdtemp(prefix="hf-import-certs-")
+        cls.addClassCleanup(shutil.rmtree, folder, True)
+        authority = Authority(os.path.join(folder, "ca"))
+        certificate, key = authority.issue("server")
+        cls.tls = []
+        for setting in (f"certificate={certificate}", f"key={key}", f"client_ca={authority.certificate}"):
+            cls.tls += ["--set", f"tls.{setting}"]
+
     def folder(self, name):
         path = os.path.join(self.base, name)
         os.mkdir(path)
@@ -106,7 +127,7 @@ class Import(unittest.TestCase):
         path = os.path.join(self.base, "holdfast.yaml")
         with open(path, "wb") as out:
             out.write(yaml)
-        done = subprocess.run([HOLDFASTD, "--config", path, "--print-config"], capture_output=True, timeout=PATIENCE,
+        done = subprocess.run([HOLDFASTD, "--config", path, "--print-config", *self.tls], capture_output=True, timeout=PATIENCE,
                               check=False)  # fmt: skip
         self.assertEqual(done.returncode, 0, (done, yaml))
         lines = done.stdout.decode().split("\nexports:", 1)[1].split("\nstore:")[0].split("\n")
@@ -216,6 +237,15 @@ class Import(unittest.TestCase):
                 self.assertEqual(exports[-1]["path"], '"/usr"')
                 self.assertEqual(len(exports), 2 if "twice" in said else 1)
                 self.assertIn(b"stdin:2: ", run("# one\n" + text, "-").stderr)
+
+    def test_transport_of_some_clients(self):
+        """The strongest one, which gives no client more."""
+        text = "/tmp 192.0.2.7(rw,xprtsec=tls) 192.0.2.8(ro) 192.0.2.9(ro,xprtsec=mtls)\n"
+        export = self.taken(text, ("stdin:1: xprtsec: the transport is the same for all clients of an export; /tmp gets the "
+                                   "strongest, mtls",))[0]  # fmt: skip
+        self.assertEqual(export["transport"], "mtls")
+        said = run("/tmp *(rw,xprtsec=tls:mtls)\n", "-").stderr.decode()
+        self.assertEqual(said, "stdin:1: xprtsec=tls:mtls: the weakest, tls, is taken; it lets the others in, too\n")
 
     def test_sync_of_some_clients(self):
         export = self.taken("/tmp 192.0.2.7(rw,async) 192.0.2.8(ro)\n", ("stdin:1: async: ",))[0]
