@@ -261,6 +261,14 @@ def line_of(workload, row):
     return "".join(cells)
 
 
+def end(args, base, servers):
+    for held in servers.values():
+        held.close()
+    if args.image:
+        subprocess.run(["umount", os.path.join(base, "disk")], check=False)
+    shutil.rmtree(base, ignore_errors=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("build")
@@ -299,11 +307,8 @@ def main():
             print(line_of(workload, rows[workload]), file=sys.stderr, flush=True)
         print(json.dumps({"files": rows, "image": args.image}))
     finally:
-        for held in servers.values():
-            held.close()
-        if args.image:
-            subprocess.run(["umount", os.path.join(base, "disk")], check=False)
-        shutil.rmtree(base, ignore_errors=True)
+        end(args, base, servers)
 
 
-main()
+if __name__ == "__main__":
+    main()
