@@ -2,10 +2,12 @@
 survive without TLS. The client sends MOUNT, NLM and NSM in the clear even then. These plays need Debian 13."""
 
 import os
+import time
 
 import certs
 from server import Server
 from stage import Play
+from until import until
 
 CLEAR_CALLS = "nfs && rpc.msgtyp == 0 && nfs.procedure_v3 != 0"
 AGENT = """
@@ -16,6 +18,8 @@ x509.certificate=/etc/tls/client.pem
 x509.private_key=/etc/tls/client.key
 END
 chmod 600 /etc/tls/client.key; tlshd -s >/tmp/tlshd.log 2>&1 & """
+# Sockets of generic netlink (16) that are in a group. The kernel tells the group of handshakes, and does not wait for it.
+LISTENERS = """awk '$2 == 16 && $4 !~ /^0+$/' /proc/net/netlink | wc -l"""
 
 
 class SecuredServer(Server):
@@ -60,7 +64,10 @@ class Secured(Play):
         certificate, key = self.server.ca.issue(client.name, f"DNS:{client.name}")
         for path, name in ((self.server.ca.certificate, "ca.pem"), (certificate, "client.pem"), (key, "client.key")):
             self.copy_to(client, path, name)
+        # The clock of an emulated machine may be late, and the certificates are valid from now on.
+        client.does(f"date -s @{int(time.time()) + 1} >/dev/null")
         client.does(AGENT)
+        until(lambda: client.guest.run(LISTENERS, status=None).strip() != "0", f"tlshd of {client.name} listens to the kernel")
 
     def mounts(self, *clients):
         for client in clients:
