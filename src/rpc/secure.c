@@ -31,8 +31,9 @@ struct hf_rpc_secure {
 	struct hf_link link;            /* in lane->securing */
 	struct hf_link part_link;       /* in part->securing */
 	uint64_t since;
-	uint64_t channel; /* see hf_rpc_call_channel(); 0: the handshake is not done */
-	bool is_open;     /* the handshake is done */
+	uint64_t channel;                      /* see hf_rpc_call_channel(); 0: the handshake is not done */
+	bool is_open;                          /* the handshake is done */
+	struct hf_rpc_presence_link *presence; /* while it is open; NULL: the server has no such list */
 };
 
 static void leave(struct hf_rpc_connection *c)
@@ -147,11 +148,18 @@ static uint64_t channel_of(const struct hf_rpc_server *server, const struct hf_t
 	return channel ? channel : 1;
 }
 
-static void open_session(struct hf_rpc_connection *c)
+/* False: no memory. */
+static bool open_session(struct hf_rpc_connection *c)
 {
 	const struct hf_tls_peer *peer = hf_tls_session_peer(c->secure->session);
+	struct hf_rpc_presence *presence = c->lane->server->presence;
 	char text[HF_ADDR_TEXT];
 
+	if (presence) {
+		c->secure->presence = hf_rpc_presence_begin(presence, &c->peer, peer);
+		if (!c->secure->presence)
+			return false;
+	}
 	leave(c);
 	c->secure->is_open = true;
 	c->secure->channel = channel_of(c->lane->server, peer);
@@ -161,6 +169,7 @@ static void open_session(struct hf_rpc_connection *c)
 	hf_log_debug("TLS session begins", "peer=%s name=%s",
 		     hf_addr_format_with_port(&c->peer, text, sizeof(text)),
 		     peer->n_names ? peer->names[0] : "-");
+	return true;
 }
 
 static int begin_session(struct hf_rpc_connection *c)
@@ -210,12 +219,11 @@ enum hf_rpc_secured hf_rpc_secure_serve(struct hf_rpc_connection *c, bool is_que
 	}
 	if (r == -EAGAIN)
 		return HF_RPC_SECURING;
-	if (r == HF_TLS_DONE) {
-		open_session(c);
+	if (r == HF_TLS_DONE && open_session(c))
 		return HF_RPC_SECURED;
-	}
-	give_up(c, r < 0 ? HF_TLS_BROKEN : (enum hf_tls_result)r,
-		c->secure->session ? hf_tls_session_problem(c->secure->session) : "no-memory");
+	give_up(c, r <= 0 ? HF_TLS_BROKEN : (enum hf_tls_result)r,
+		r != HF_TLS_DONE && c->secure->session ? hf_tls_session_problem(c->secure->session)
+						       : "no-memory");
 	return HF_RPC_GAVE_UP;
 }
 
@@ -269,6 +277,9 @@ void hf_rpc_secure_close(struct hf_rpc_connection *c)
 	leave(c);
 	if (c->secure->is_open)
 		count(c, (size_t)-1);
+	if (c->secure->presence)
+		hf_rpc_presence_end(c->secure->presence);
+	c->secure->presence = NULL;
 	if (c->secure->session)
 		hf_tls_session_end(c->secure->session);
 }

@@ -97,6 +97,11 @@ void hf_rpc_server_set_tls(struct hf_rpc_server *server, struct hf_tls *tls)
 	server->tls = tls;
 }
 
+void hf_rpc_server_set_presence(struct hf_rpc_server *server, struct hf_rpc_presence *presence)
+{
+	server->presence = presence;
+}
+
 /* Lanes */
 
 int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, struct hf_rpc_lane **lanep)

@@ -25,6 +25,7 @@
 
 struct hf_call_meter;
 struct hf_loop;
+struct hf_rpc_presence;
 struct hf_rpc_lane;
 struct hf_rpc_server;
 struct hf_tls;
@@ -68,6 +69,8 @@ int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, s
 
 /* Before a loop runs: clients may ask for what @tls offers then. It is borrowed. */
 void hf_rpc_server_set_tls(struct hf_rpc_server *server, struct hf_tls *tls);
+/* The same: TLS connections are told to @presence. It is borrowed, and freed after the server. */
+void hf_rpc_server_set_presence(struct hf_rpc_server *server, struct hf_rpc_presence *presence);
 
 /* Listening, at home, before its loop runs or on its thread. *portp: in, the wanted port, 0 for any; out, the
  * actual one. */

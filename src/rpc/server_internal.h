@@ -12,6 +12,7 @@
  *	listener.c     does the server accept a connection, and which lane gets it?
  *	connection.c   records in, replies out, on one connection
  *	secure.c       how does a connection change from clear text to TLS?
+ *	presence.c     which clients have TLS connections now, or had one lately?
  *	move.c         how does a connection move to the home lane?
  *	budget.c       how much memory and time may a connection and its address have?
  *	hosts.c        how many connections has each address?
@@ -46,6 +47,7 @@
 #include "rpc/delay.h"
 #include "rpc/hosts.h"
 #include "rpc/outqueue.h"
+#include "rpc/presence.h"
 #include "rpc/program.h"
 #include "rpc/record.h"
 #include "rpc/replay.h"
@@ -79,6 +81,7 @@ struct hf_rpc_server {
 	struct hf_hosts *hosts;
 	struct hf_replay *replay;
 	struct hf_tls *tls;                /* (c) NULL: none */
+	struct hf_rpc_presence *presence;  /* (c) NULL: none */
 	struct hf_siphash_key channel_key; /* (c) */
 	bool is_freeing;
 	uint64_t drain_ns; /* (c) once it drains */

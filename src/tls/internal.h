@@ -19,4 +19,3 @@ void hf_tls_on_message(int write_p, int version, int content_type, const void *b
 
 /* peer.c */
 int hf_tls_peer_read(struct hf_tls_peer *peer, SSL *ssl);
-void hf_tls_peer_clear(struct hf_tls_peer *peer);

@@ -23,6 +23,31 @@ void hf_tls_peer_clear(struct hf_tls_peer *peer)
 	*peer = (struct hf_tls_peer){ 0 };
 }
 
+bool hf_tls_peer_equal(const struct hf_tls_peer *a, const struct hf_tls_peer *b)
+{
+	if (a->is_authenticated != b->is_authenticated || a->n_names != b->n_names)
+		return false;
+	for (size_t i = 0; i < a->n_names; i++)
+		if (strcasecmp(a->names[i], b->names[i]) != 0)
+			return false;
+	return true;
+}
+
+int hf_tls_peer_copy(struct hf_tls_peer *to, const struct hf_tls_peer *from)
+{
+	to->is_authenticated = from->is_authenticated;
+	while (to->n_names < from->n_names) {
+		char *copy = strdup(from->names[to->n_names]);
+
+		if (!copy) {
+			hf_tls_peer_clear(to);
+			return hf_trace(-ENOMEM);
+		}
+		to->names[to->n_names++] = copy;
+	}
+	return 0;
+}
+
 /* A NUL in the middle would make one name look like another: only visible characters are a name. */
 static bool is_name(const unsigned char *text, int len)
 {

@@ -102,6 +102,10 @@ struct hf_tls_peer {
 };
 
 bool hf_tls_peer_has_name(const struct hf_tls_peer *peer, const char *name);
+/* The same names in the same order, as two connections with one certificate have them. */
+bool hf_tls_peer_equal(const struct hf_tls_peer *a, const struct hf_tls_peer *b);
+int hf_tls_peer_copy(struct hf_tls_peer *to, const struct hf_tls_peer *from); /* @to is clear before */
+void hf_tls_peer_clear(struct hf_tls_peer *peer);
 
 /* Sessions */
 
