@@ -4,6 +4,7 @@
  *	client.c     one client: references, registration, state numbers, window
  *	clients.c    the set of clients: finding, making, forgetting
  *	places.c     which client may be registered when places are few?
+ *	binding.c    which certificates may use a client's name?
  *	clients.h    the inside of the folder
  *
  * A client is (protocol, address, name). Its id is "protocol:address:name". Its transport and
@@ -40,6 +41,7 @@ struct hf_clients;
 struct hf_clients_host;
 struct hf_nsm_sight;
 struct hf_recovery_client;
+struct hf_tls_peer;
 
 #define HF_CLIENT_MAX_NAME 1024
 #define HF_CLIENT_PRIV     16
@@ -79,6 +81,18 @@ struct hf_client_tag {
 	int32_t said;
 };
 
+/* Why a call was refused for lack of TLS, or of the right certificate */
+enum hf_client_refusal {
+	HF_CLIENT_NO_CONNECTION, /* its address has no TLS connection as the export demands it */
+	HF_CLIENT_NOT_NAMED,     /* no name of its certificate is in the export's identities */
+	HF_CLIENT_NAME_TAKEN,    /* the client's name belongs to another identity */
+	HF_CLIENT_DATAGRAM,      /* it came over UDP, and the client calls over TCP */
+	HF_CLIENT_NO_PROOF,      /* it tells of a restart, and its host has not connected again since */
+	HF_CLIENT_N_REFUSALS,
+};
+
+extern const char *const hf_client_refusal_names[HF_CLIENT_N_REFUSALS];
+
 /* Every folder may read it. A field that another folder sets says so; the rest changes through the functions
  * below. */
 struct hf_client {
@@ -116,7 +130,13 @@ struct hf_client {
 	uint16_t ports[HF_CLIENT_WAYS];  /* the ports that it called from last, by transport; 0: none yet */
 	uint64_t registration_ticket;    /* of the store: durable replies to it wait for this, too */
 	struct hf_recovery_client *recovery; /* of src/recovery: made and freed with the client */
-	bool is_privileged; /* it locked from a reserved port: only such a port may change its locks */
+	bool is_privileged;      /* it locked from a reserved port: only such a port may change its locks */
+	bool is_secured;         /* it locked in an export that demands TLS, see binding.c */
+	char *identity;          /* names of certificates with blanks between; NULL: none is demanded */
+	uint64_t vouched;        /* of proto/nlm: see rpc/presence.h, the connections that had begun when its
+				  * last such call was served */
+	uint64_t n_refused;      /* calls in its name that were refused for lack of TLS */
+	uint8_t refusals_logged; /* inside: a bit for each reason */
 	struct hf_nsm_sight *sight; /* of proto/nsm: what its host said of itself; while it is registered */
 	uint64_t link; /* of proto/nsm: the connection of its first lock; 0: none, see rpc/probe.h */
 	bool is_disconnected;
@@ -345,6 +365,24 @@ int32_t hf_client_stored_number(int32_t state);
 /* A stored lock or waiter has the number @state, so a LOCK of its client said it. */
 void hf_client_note_stored_number(struct hf_client *client, int32_t state);
 int32_t hf_client_make_doubt_tag(int32_t doubted, uint32_t serial);
+
+/* Binding (binding.c) */
+#define HF_CLIENT_MAX_IDENTITY 1024
+/* The client uses an export that demands TLS. @identity: one of these names must be in the certificates of
+ * its connections from now on; NULL or empty: none is demanded. It is stored with the registration. */
+int hf_client_bind(struct hf_client *client, const char *identity);
+int hf_client_unbind(struct hf_client *client); /* only if it has nothing */
+/* May a connection with this certificate, or without one, speak for the client? */
+bool hf_client_is_bound_to(const struct hf_client *client, const struct hf_tls_peer *peer);
+/* Loaded from the store: see hf_client_restore(). */
+int hf_client_restore_binding(struct hf_client *client, struct hf_bytes identity);
+/* "clear", "tls", or "mtls" */
+const char *hf_client_transport(const struct hf_client *client);
+/* A call was refused. @client: NULL: it is not known. True: the first one of this client for this reason. */
+bool hf_client_note_refused(struct hf_clients *clients, struct hf_client *client,
+			    enum hf_client_refusal refusal);
+uint64_t hf_clients_count_refused(const struct hf_clients *clients, enum hf_client_refusal refusal);
+
 /* Its connection has ended, or ended by the server's restart: its window begins. */
 void hf_client_disconnected(struct hf_client *client);
 void hf_client_reconnected(struct hf_client *client);

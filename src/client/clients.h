@@ -60,6 +60,7 @@ struct hf_clients {
 	uint64_t serial;
 	uint64_t n_evicted;
 	uint64_t refused[HF_N_LIMITS];
+	uint64_t refused_for_tls[HF_CLIENT_N_REFUSALS];
 	struct hf_log_limit refusals;
 	struct hf_log_limit evictions;
 };

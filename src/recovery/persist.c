@@ -108,6 +108,8 @@ static struct hf_store_client client_fact(const struct hf_client *client)
 		.local = client->local,
 		.has_callback = host != NULL,
 		.is_privileged = client->is_privileged,
+		.is_secured = client->is_secured,
+		.identity = client->identity ? hf_bytes_of_str(client->identity) : (struct hf_bytes){ 0 },
 		.callback_host = host ? hf_bytes_of_str(host) : (struct hf_bytes){ 0 },
 		.callback_program = client->callback.program,
 		.callback_version = client->callback.version,

@@ -124,6 +124,8 @@ static int restore_client(struct hf_client *client, const struct hf_store_client
 					   fact->callback_version, fact->callback_procedure);
 	if (r == 0 && !hf_bytes_equal(fact->mon_name, hf_bytes_of_str(client->name)))
 		r = hf_client_set_mon_name(client, fact->mon_name);
+	if (r == 0 && fact->is_secured)
+		r = hf_client_restore_binding(client, fact->identity);
 	if (r == 0)
 		r = hf_client_restore(client, fact->registered_at, fact->last_seen);
 	return r;

@@ -12,7 +12,8 @@ enum { /* flags of a client */
 	CLIENT_IS_PRIVILEGED = 2,
 	CLIENT_IS_STATE_UNPROVEN = 4,
 	CLIENT_HAS_TOLD_STATE = 8,
-	CLIENT_FLAGS = 15,
+	CLIENT_IS_SECURED = 16,
+	CLIENT_FLAGS = 31,
 };
 
 enum { /* flags of the state */
@@ -105,7 +106,8 @@ static uint8_t client_flags(const struct hf_store_client *client)
 	return (uint8_t)((client->has_callback ? CLIENT_HAS_CALLBACK : 0) |
 			 (client->is_privileged ? CLIENT_IS_PRIVILEGED : 0) |
 			 (client->is_state_unproven ? CLIENT_IS_STATE_UNPROVEN : 0) |
-			 (client->told_state ? CLIENT_HAS_TOLD_STATE : 0));
+			 (client->told_state ? CLIENT_HAS_TOLD_STATE : 0) |
+			 (client->is_secured ? CLIENT_IS_SECURED : 0));
 }
 
 int hf_record_encode_client(uint8_t *out, const struct hf_store_client *client)
@@ -114,7 +116,7 @@ int hf_record_encode_client(uint8_t *out, const struct hf_store_client *client)
 
 	if (client->id.len == 0 || client->id.len > HF_STORE_MAX_ID ||
 	    client->protocol.len > HF_STORE_MAX_PROTOCOL || client->mon_name.len > HF_STORE_MAX_NAME ||
-	    client->callback_host.len > HF_STORE_MAX_NAME)
+	    client->callback_host.len > HF_STORE_MAX_NAME || client->identity.len > HF_STORE_MAX_IDENTITY)
 		return -EINVAL;
 	p = hf_le_put64(p, client->registered_at);
 	p = hf_le_put64(p, client->last_seen);
@@ -136,6 +138,10 @@ int hf_record_encode_client(uint8_t *out, const struct hf_store_client *client)
 	p = hf_le_put_bytes(p, client->callback_host);
 	if (client->told_state)
 		p = hf_le_put32(p, (uint32_t)client->told_state);
+	if (client->is_secured) {
+		p = hf_le_put16(p, client->identity.len);
+		p = hf_le_put_bytes(p, client->identity);
+	}
 	return finish(out, p, HF_RECORD_CLIENT);
 }
 
@@ -317,6 +323,9 @@ static void get_client(struct reader *in, struct hf_store_client *client)
 		client->told_state = (int32_t)get32(in);
 		in->is_bad |= client->told_state == 0; /* it would have no such flag */
 	}
+	client->is_secured = flags & CLIENT_IS_SECURED;
+	if (client->is_secured)
+		client->identity = get_bytes(in, get_length(in, HF_STORE_MAX_IDENTITY));
 	in->is_bad |= client->id.len == 0;
 }
 

@@ -50,6 +50,7 @@ struct hf_store_ops;
 #define HF_STORE_MAX_ID       1280 /* client id: protocol, address and a name of 1024 bytes */
 #define HF_STORE_MAX_NAME     1024
 #define HF_STORE_MAX_PROTOCOL 32
+#define HF_STORE_MAX_IDENTITY 1024
 #define HF_STORE_MAX_EXPORT   1024
 #define HF_STORE_MAX_HANDLE   64
 #define HF_STORE_MAX_OH       1024
@@ -79,7 +80,9 @@ struct hf_store_client {
 	struct hf_addr address; /* where its calls come from */
 	struct hf_addr local;   /* our address that it called */
 	bool has_callback;
-	bool is_privileged; /* it sent a LOCK from a reserved port */
+	bool is_privileged;       /* it sent a LOCK from a reserved port */
+	bool is_secured;          /* it uses exports that demand TLS */
+	struct hf_bytes identity; /* if so: names in its certificates, with blanks between; or empty */
 	struct hf_bytes callback_host;
 	uint32_t callback_program;
 	uint32_t callback_version;

@@ -106,6 +106,8 @@ static void read_client(struct row *row, struct hf_store_client *client)
 	row->is_bad |= !hf_pg_addr_read(&client->local, get_raw(row));
 	client->has_callback = get_int(row) != 0;
 	client->is_privileged = get_int(row) != 0;
+	client->is_secured = get_int(row) != 0;
+	client->identity = get_text(row, HF_STORE_MAX_IDENTITY);
 	client->callback_host = get_text(row, HF_STORE_MAX_NAME);
 	client->callback_program = (uint32_t)get_int(row);
 	client->callback_version = (uint32_t)get_int(row);
@@ -139,7 +141,8 @@ static const char *query_of(enum hf_record_type type)
 		       " WHERE server = $1 ORDER BY waiter_id";
 	default:
 		return "SELECT client_id, protocol, mon_name, address, local_address, has_callback,"
-		       " is_privileged, callback_host, callback_program, callback_version, "
+		       " is_privileged, is_secured, identity, callback_host, callback_program, "
+		       "callback_version, "
 		       "callback_procedure, priv,"
 		       " sm_state, is_state_unproven, told_state, registered_at, last_seen"
 		       " FROM nsm_client_registrations WHERE server = $1";

@@ -251,6 +251,13 @@ const struct hf_pg_migration hf_pg_migrations[] = {
 		      " mark text NOT NULL)",
 		.down = "DROP TABLE holdfast_database",
 	},
+	{
+		.name = "clients of exports that demand TLS",
+		.up = "ALTER TABLE nsm_client_registrations"
+		      " ADD COLUMN is_secured boolean NOT NULL DEFAULT false,"
+		      " ADD COLUMN identity text NOT NULL DEFAULT ''",
+		.down = "ALTER TABLE nsm_client_registrations DROP COLUMN identity, DROP COLUMN is_secured",
+	},
 };
 
 const int hf_pg_n_migrations = HF_ARRAY_SIZE(hf_pg_migrations);

@@ -11,7 +11,7 @@
 #include "store/postgres/array.h"
 #include "store/postgres/internal.h"
 
-#define MAX_COLUMNS 19
+#define MAX_COLUMNS 21
 #define MAX_ROWS    8192 /* in one statement */
 
 enum statement {
@@ -73,24 +73,16 @@ static const struct table tables[N_STATEMENTS] = {
 			  "nsm_client_registrations",
 			  "client_key",
 			  false,
-			  { { "client_key", HF_PG_TEXT },
-			    { "client_id", HF_PG_TEXT },
-			    { "protocol", HF_PG_TEXT },
-			    { "mon_name", HF_PG_TEXT },
-			    { "address", HF_PG_BYTEA },
-			    { "local_address", HF_PG_BYTEA },
-			    { "address_text", HF_PG_TEXT },
-			    { "has_callback", HF_PG_BOOL },
-			    { "is_privileged", HF_PG_BOOL },
-			    { "callback_host", HF_PG_TEXT },
-			    { "callback_program", HF_PG_INT8 },
-			    { "callback_version", HF_PG_INT8 },
-			    { "callback_procedure", HF_PG_INT8 },
-			    { "priv", HF_PG_BYTEA },
-			    { "sm_state", HF_PG_INT4 },
-			    { "is_state_unproven", HF_PG_BOOL },
-			    { "told_state", HF_PG_INT4 },
-			    { "registered_at", HF_PG_TIME },
+			  { { "client_key", HF_PG_TEXT },         { "client_id", HF_PG_TEXT },
+			    { "protocol", HF_PG_TEXT },           { "mon_name", HF_PG_TEXT },
+			    { "address", HF_PG_BYTEA },           { "local_address", HF_PG_BYTEA },
+			    { "address_text", HF_PG_TEXT },       { "has_callback", HF_PG_BOOL },
+			    { "is_privileged", HF_PG_BOOL },      { "is_secured", HF_PG_BOOL },
+			    { "identity", HF_PG_TEXT },           { "callback_host", HF_PG_TEXT },
+			    { "callback_program", HF_PG_INT8 },   { "callback_version", HF_PG_INT8 },
+			    { "callback_procedure", HF_PG_INT8 }, { "priv", HF_PG_BYTEA },
+			    { "sm_state", HF_PG_INT4 },           { "is_state_unproven", HF_PG_BOOL },
+			    { "told_state", HF_PG_INT4 },         { "registered_at", HF_PG_TIME },
 			    { "last_seen", HF_PG_TIME } } },
 	[PUT_STATE] = { "put_state",
 			"holdfast_server_state",
@@ -247,6 +239,8 @@ static void add_client(struct hf_pg_array *columns, const struct hf_store_client
 	hf_pg_array_add_escaped(c++, hf_bytes_of_str(text));
 	hf_pg_array_add_int(c++, client->has_callback);
 	hf_pg_array_add_int(c++, client->is_privileged);
+	hf_pg_array_add_int(c++, client->is_secured);
+	hf_pg_array_add_escaped(c++, client->identity);
 	hf_pg_array_add_escaped(c++, client->callback_host);
 	hf_pg_array_add_int(c++, client->callback_program);
 	hf_pg_array_add_int(c++, client->callback_version);

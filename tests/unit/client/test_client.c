@@ -7,6 +7,7 @@
 
 #include "client/client.h"
 #include "client/host_name.h"
+#include "tls/tls.h"
 
 #define MS HF_NS_PER_MS
 
@@ -477,6 +478,71 @@ static void test_clients_are_found_by_name(void **state)
 	assert_int_equal(count_named("host1"), 0);
 }
 
+/* Binding */
+
+static struct hf_tls_peer peer_named(char *name)
+{
+	return (struct hf_tls_peer){ .is_authenticated = true, .n_names = 1, .names = { name } };
+}
+
+static void test_a_binding(void **state)
+{
+	char alpha_name[] = "ALPHA.example", beta_name[] = "beta", other_name[] = "bet";
+	struct hf_tls_peer alpha = peer_named(alpha_name), beta = peer_named(beta_name);
+	struct hf_tls_peer other = peer_named(other_name), nameless = { 0 };
+	struct hf_client *client = get("nlm", "10.0.0.1", "a");
+
+	assert_string_equal(hf_client_transport(client), "clear");
+	assert_true(hf_client_is_bound_to(client, &nameless));
+	assert_int_equal(hf_client_bind(client, NULL), 0);
+	assert_string_equal(hf_client_transport(client), "tls");
+	assert_true(hf_client_is_bound_to(client, &nameless) && hf_client_is_bound_to(client, &beta));
+	assert_int_equal(hf_client_bind(client, "alpha.example beta"), 0);
+	assert_string_equal(hf_client_transport(client), "mtls");
+	assert_true(hf_client_is_bound_to(client, &alpha) && hf_client_is_bound_to(client, &beta));
+	assert_false(hf_client_is_bound_to(client, &nameless) || hf_client_is_bound_to(client, &other));
+	beta.is_authenticated = false;
+	assert_false(hf_client_is_bound_to(client, &beta));
+	assert_int_equal(hf_client_unbind(client), 0);
+	assert_string_equal(hf_client_transport(client), "clear");
+	hf_client_unref(client);
+}
+
+static void test_a_binding_is_stored(void **state)
+{
+	struct hf_client *client = get("nlm", "10.0.0.1", "a");
+
+	assert_int_equal(hf_client_bind(client, "alpha"), 0);
+	assert_int_equal(rig.n_registered, 0); /* it is not registered */
+	assert_int_equal(hf_client_register(client), 0);
+	assert_int_equal(hf_client_bind(client, "alpha"), 0);
+	assert_int_equal(rig.n_registered, 1); /* nothing has changed */
+	assert_int_equal(hf_client_bind(client, "beta"), 0);
+	assert_int_equal(rig.n_registered, 2);
+	rig.refuse = -EROFS;
+	assert_int_equal(hf_client_bind(client, "gamma"), -EROFS);
+	assert_string_equal(client->identity, "beta");
+	assert_int_equal(hf_client_unbind(client), -EROFS);
+	assert_true(client->is_secured);
+	hf_client_unregister(client);
+	hf_client_unref(client);
+}
+
+static void test_refused_calls(void **state)
+{
+	struct hf_client *client = get("nlm", "10.0.0.1", "a");
+
+	assert_true(hf_client_note_refused(rig.clients, client, HF_CLIENT_NAME_TAKEN));
+	assert_false(hf_client_note_refused(rig.clients, client, HF_CLIENT_NAME_TAKEN));
+	assert_true(hf_client_note_refused(rig.clients, client, HF_CLIENT_NO_PROOF));
+	assert_false(hf_client_note_refused(rig.clients, NULL, HF_CLIENT_NO_PROOF));
+	assert_int_equal(client->n_refused, 3);
+	assert_int_equal(hf_clients_count_refused(rig.clients, HF_CLIENT_NAME_TAKEN), 2);
+	assert_int_equal(hf_clients_count_refused(rig.clients, HF_CLIENT_NO_PROOF), 2);
+	assert_int_equal(hf_clients_count_refused(rig.clients, HF_CLIENT_NO_CONNECTION), 0);
+	hf_client_unref(client);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -499,6 +565,9 @@ int main(void)
 		T(test_neighbours),
 		T(test_status_names),
 		T(test_privilege_is_stored),
+		T(test_a_binding),
+		T(test_a_binding_is_stored),
+		T(test_refused_calls),
 	};
 
 	return cmocka_run_group_tests_name("client", tests, NULL, NULL);

@@ -235,6 +235,8 @@ struct hf_store_client kit_client(unsigned int n, unsigned int seed)
 		.mon_name = filler(seed, HF_STORE_MAX_NAME),
 		.has_callback = seed % 2,
 		.is_privileged = seed / 2 % 2,
+		.is_secured = seed / 3 % 2,
+		.identity = seed / 3 % 2 ? filler(seed + 3, HF_STORE_MAX_IDENTITY) : (struct hf_bytes){ 0 },
 		.callback_host = filler(seed + 2, HF_STORE_MAX_NAME),
 		.callback_program = seed * 3,
 		.callback_version = UINT32_MAX - seed,
