@@ -194,6 +194,10 @@ static int show_client(struct cli *cli, const char *id)
 		       cli_clean(clean, sizeof(clean), text(client, "id")), cli_plain(cli));
 		printf("status     %s, state number %lld, last seen %s\n", text(client, "status"),
 		       number(client, "sm_state"), seen ? seen : "never");
+		printf("transport  %s%s%s, %lld calls refused for lack of TLS\n", text(client, "transport"),
+		       text(client, "identity") ? ", identity " : "",
+		       text(client, "identity") ? text(client, "identity") : "",
+		       number(client, "refused_calls"));
 		printf("locks      %lld\nwaiters    %lld\n\n", number(client, "lock_count"),
 		       number(client, "waiters"));
 		cli_print_list(cli, locks, lock_table(locks), "It has no locks.");
@@ -207,8 +211,8 @@ static int show_client(struct cli *cli, const char *id)
 
 int cli_clients(struct cli *cli, const char *argument)
 {
-	static const char *const titles[] = { "ID",      "STATUS",    "STATE",     "LOCKS",
-					      "WAITERS", "LAST SEEN", "SILENT FOR" };
+	static const char *const titles[] = { "ID",        "STATUS",   "STATE",   "LOCKS",     "WAITERS",
+					      "TRANSPORT", "IDENTITY", "REFUSED", "LAST SEEN", "SILENT FOR" };
 	char target[8192] = "/api/v1/clients";
 	struct cli_table *table;
 	const json_t *client;
@@ -226,14 +230,16 @@ int cli_clients(struct cli *cli, const char *argument)
 	table = cli_table_new(titles, HF_ARRAY_SIZE(titles));
 	json_array_foreach(clients, i, client)
 	{
-		char state[32], locks[32], waiters[32], silent[32];
+		char state[32], locks[32], waiters[32], silent[32], refused[32];
 		const json_t *seconds = json_object_get(client, "silent_seconds");
 
 		cli_table_add(table,
 			      (const char *[]){
 				      text(client, "id"), text(client, "status"),
 				      count(state, client, "sm_state"), count(locks, client, "locks"),
-				      count(waiters, client, "waiters"), text(client, "last_seen"),
+				      count(waiters, client, "waiters"), text(client, "transport"),
+				      text(client, "identity"), count(refused, client, "refused_calls"),
+				      text(client, "last_seen"),
 				      json_is_number(seconds) ? cli_duration(silent, sizeof(silent),
 									     json_number_value(seconds))
 							      : NULL });

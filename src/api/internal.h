@@ -55,7 +55,7 @@ extern const size_t hf_api_n_routes;
 /* Rows: what the loop copies. Their texts are in the request's memory. */
 
 struct hf_api_client_row {
-	const char *id, *protocol, *mon_name, *callback_host;
+	const char *id, *protocol, *mon_name, *callback_host, *transport, *identity;
 	struct hf_addr address;
 	uint32_t program, version, procedure;
 	int32_t sm_state;
@@ -63,6 +63,7 @@ struct hf_api_client_row {
 	uint32_t n_locks, n_waiters, n_reservations;
 	uint64_t registered_at, last_seen;
 	uint64_t silent_ns; /* since last_seen */
+	uint64_t n_refused;
 };
 
 /* A lock, a waiter or a reservation. */
@@ -105,6 +106,7 @@ struct hf_api_status {
 	uint64_t store_failures;
 	uint64_t uptime_ns;
 	uint64_t silence_ns; /* of /metrics: the longest of a client that holds locks */
+	uint64_t tls_refused[HF_CLIENT_N_REFUSALS];
 	uint64_t grants_told, grants_refused, grants_abandoned, grants_kept, grants_retried;
 };
 

@@ -109,6 +109,8 @@ int hf_api_look_status(struct hf_api_request *request)
 	status->sm_state = hf_recovery_state(recovery);
 	status->n_clients = hf_clients_count(clients);
 	status->n_registered = hf_clients_count_registered(clients);
+	for (int i = 0; i < HF_CLIENT_N_REFUSALS; i++)
+		status->tls_refused[i] = hf_clients_count_refused(clients, (enum hf_client_refusal)i);
 	look_at_store(status, hf_recovery_store(recovery));
 	if (options->nlm)
 		look_at_grants(status, options->nlm);

@@ -65,6 +65,9 @@ static void copy_client(struct hf_api_request *request, struct hf_api_client_row
 		.registered_at = client->registered_at,
 		.last_seen = client->last_seen,
 		.silent_ns = silence_of(request, client),
+		.transport = hf_client_transport(client),
+		.identity = copy_text(request, client->identity),
+		.n_refused = client->n_refused,
 	};
 }
 

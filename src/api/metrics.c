@@ -210,6 +210,10 @@ static void put_nlm(FILE *out, const struct hf_api_request *request)
 	put_label(out, HF_METRIC_NLM_GRANTS, "result", "kept", status->grants_kept);
 	put_label(out, HF_METRIC_NLM_GRANTS, "result", "retried", status->grants_retried);
 	put_value(out, HF_METRIC_RESERVATIONS, status->locks.reservations);
+	begin(out, HF_METRIC_TLS_REFUSED);
+	for (int i = 0; i < HF_CLIENT_N_REFUSALS; i++)
+		put_label(out, HF_METRIC_TLS_REFUSED, "reason", hf_client_refusal_names[i],
+			  status->tls_refused[i]);
 }
 
 static void put_cluster(FILE *out, struct hf_cluster *cluster)

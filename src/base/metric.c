@@ -134,6 +134,15 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 	[HF_METRIC_API_EXPIRES] = { "holdfast_api_certificate_expires_seconds", HF_METRIC_GAUGE, "",
 				    "Seconds until the certificate of the API (HTTPS) expires; negative: it "
 				    "has expired. Absent without HTTPS." },
+	[HF_METRIC_TLS_REFUSED] = { "holdfast_tls_refused_calls_total", HF_METRIC_COUNTER,
+				    "reason: no_connection, identity, name_taken, datagram, no_proof",
+				    "Calls of the lock manager and of the status monitor that were refused "
+				    "because an export demands TLS. no_connection: the client's address has "
+				    "no TLS connection; identity: its certificate is not among the export's "
+				    "identities; name_taken: the client's name belongs to another "
+				    "certificate; datagram: it came over UDP, and the client calls over "
+				    "TCP; no_proof: it tells of a restart, and the client has not "
+				    "connected again." },
 	[HF_METRIC_CALLS_DROPPED] = { "holdfast_calls_dropped_total", HF_METRIC_COUNTER, "",
 				      "UDP calls dropped because too many were in progress." },
 	[HF_METRIC_CALLS_REPLAYED] = { "holdfast_calls_replayed_total", HF_METRIC_COUNTER, "",

@@ -42,6 +42,7 @@
 #include "proto/portmap/portmap.h"
 #include "recovery/recovery.h"
 #include "rpc/client.h"
+#include "rpc/presence.h"
 #include "rpc/server.h"
 #include "tls/tls.h"
 
@@ -72,6 +73,7 @@ struct daemon {
 	struct hf_nsm *nsm;
 	struct hf_usage *usage; /* NULL: calls were never counted by client */
 	struct hf_tls *tls;
+	struct hf_rpc_presence *presence;
 	struct hf_rpc_server *rpc;
 	struct hf_rpc_lane *home;
 	struct hf_portmap *portmap;
@@ -508,10 +510,12 @@ static int make_locks(struct daemon *d)
 		return r;
 	hf_file_service_set_locks(d->files, hf_recovery_locks(d->recovery));
 	nlm.recovery = nsm.recovery = d->recovery;
+	nlm.presence = nsm.presence = d->presence;
 	nlm.send = send_datagram;
 	nlm.send_user = d;
 	nsm.allow_mon = (enum hf_nsm_allow)d->config->nsm.allow_mon;
 	nsm.is_export_client = hf_file_service_is_client;
+	nsm.demands_tls = hf_file_service_demands_tls;
 	nsm.user = d->files;
 	nsm.has_connection = has_connection;
 	nsm.connection_user = d;
@@ -549,6 +553,9 @@ static int make_tls(struct daemon *d)
 		r = hf_certificates_load(&keys, d->config);
 	if (r == 0)
 		hf_certificates_take(d->tls, keys);
+	if (r == 0)
+		r = hf_rpc_presence_new(&d->presence, d->loop,
+					(uint64_t)d->config->tls.grace_seconds * HF_NS_PER_S);
 	return hf_trace(r);
 }
 
@@ -568,6 +575,8 @@ static int make_rpc(struct daemon *d)
 	r = hf_rpc_server_new(&d->rpc, &limits);
 	if (r == 0)
 		hf_rpc_server_set_tls(d->rpc, d->tls);
+	if (r == 0)
+		hf_rpc_server_set_presence(d->rpc, d->presence);
 	if (r == 0)
 		r = hf_file_service_serve(d->files, d->config->exports.n ? serve : serve_unnamed, d);
 	if (r == 0)
@@ -805,6 +814,7 @@ static void take_down(struct daemon *d)
 	hf_rpc_client_free(d->client);
 	hf_crew_free(d->crew);
 	hf_loop_free(d->loop);
+	hf_rpc_presence_free(d->presence);
 	hf_api_free(d->api);
 	hf_usage_free(d->usage);
 }

@@ -59,6 +59,7 @@ void hf_export_table_note(struct hf_export_table *table, const struct hf_export 
 		entry->device = device;
 	}
 	entry->local_locks = hf_export_local_locks(export);
+	entry->transport = export->settings.transport;
 	entry->is_secure = false;
 	for (size_t i = 0; i < export->settings.n_rules; i++)
 		entry->is_secure |= export->settings.rules[i].secure;
@@ -92,6 +93,14 @@ const char *hf_export_table_name(const struct hf_export_table *table, uint32_t n
 const struct hf_export_entry *hf_export_table_at(const struct hf_export_table *table, uint32_t number)
 {
 	return number >= 1 && number <= table->n ? &table->entries[number - 1] : NULL;
+}
+
+bool hf_export_table_demands_tls(const struct hf_export_table *table)
+{
+	for (size_t i = 0; i < table->n; i++)
+		if (table->entries[i].transport != HF_TRANSPORT_ANY)
+			return true;
+	return false;
 }
 
 bool hf_export_table_has_local_locks(const struct hf_export_table *table)

@@ -25,6 +25,7 @@ struct hf_export_entry {
 	uint64_t home;                   /* id of the home export */
 	dev_t device;                    /* of the file system; 0: not exported yet */
 	enum hf_local_locks local_locks; /* OFF until it is exported, then as configured */
+	enum hf_transport transport;     /* ANY until it is exported, then as configured last */
 	bool is_secure;                  /* one of its rules is, in the last configuration that had it */
 	char *name;
 };
@@ -44,5 +45,7 @@ bool hf_export_table_find(const struct hf_export_table *table, struct hf_bytes n
 const char *hf_export_table_name(const struct hf_export_table *table, uint32_t number); /* "": none */
 const struct hf_export_entry *hf_export_table_at(const struct hf_export_table *table,
 						 uint32_t number); /* or NULL */
+/* Does any export demand TLS? One that a reload removed counts: there may be locks in it. */
+bool hf_export_table_demands_tls(const struct hf_export_table *table);
 /* Does any export have local locks? */
 bool hf_export_table_has_local_locks(const struct hf_export_table *table);

@@ -324,6 +324,21 @@ static bool is_secure(void *user, uint32_t export)
 	return entry && entry->is_secure;
 }
 
+static enum hf_transport transport_of(void *user, uint32_t export)
+{
+	struct hf_file_service *service = user;
+	const struct hf_export_entry *entry = hf_export_table_at(&service->export_table, export);
+
+	return entry ? entry->transport : HF_TRANSPORT_ANY;
+}
+
+bool hf_file_service_demands_tls(void *user)
+{
+	struct hf_file_service *service = user;
+
+	return hf_export_table_demands_tls(&service->export_table);
+}
+
 struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service)
 {
 	return (struct hf_nlm_files){
@@ -334,6 +349,8 @@ struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service)
 		.export_number_of = export_number_of,
 		.export_id_of = export_id_of,
 		.is_secure = is_secure,
+		.transport_of = transport_of,
+		.demands_tls = hf_file_service_demands_tls,
 		.user = service,
 	};
 }

@@ -60,3 +60,4 @@ struct hf_local *hf_file_service_local(struct hf_file_service *service);
  * kernel. */
 void hf_file_service_set_locks(struct hf_file_service *service, struct hf_locks *locks);
 bool hf_file_service_is_client(void *service, const struct hf_addr *peer);
+bool hf_file_service_demands_tls(void *service); /* of any export */

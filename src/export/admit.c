@@ -1,7 +1,9 @@
 /* Which clients may use an export, and under which identity. */
 #include <errno.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/log.h"
 #include "base/macros.h"
@@ -147,12 +149,21 @@ int hf_exports_admit_patiently(struct hf_exports *exports, const struct hf_expor
 	return hf_export_admit(export, peer, NULL);
 }
 
-static bool is_named(const struct hf_export_settings *settings, const struct hf_tls_peer *tls)
+static bool is_listed(const struct hf_export_settings *settings, const char *name)
 {
 	for (size_t i = 0; i < settings->n_identities; i++)
-		if (hf_tls_peer_has_name(tls, settings->identities[i]))
+		if (strcasecmp(settings->identities[i], name) == 0)
 			return true;
-	return settings->n_identities == 0;
+	return false;
+}
+
+/* The name of the certificate by which the export knows the client; NULL: none. */
+static const char *name_in(const struct hf_export_settings *settings, const struct hf_tls_peer *tls)
+{
+	for (size_t i = 0; i < tls->n_names; i++)
+		if (settings->n_identities == 0 || is_listed(settings, tls->names[i]))
+			return tls->names[i];
+	return NULL;
 }
 
 int hf_export_admit_transport(const struct hf_export *export, const struct hf_tls_peer *tls)
@@ -163,7 +174,22 @@ int hf_export_admit_transport(const struct hf_export *export, const struct hf_tl
 		return HF_ADMITTED;
 	if (!tls || (settings->transport == HF_TRANSPORT_MTLS && !tls->is_authenticated))
 		return HF_REFUSED_TRANSPORT;
-	return is_named(settings, tls) ? HF_ADMITTED : HF_REFUSED_IDENTITY;
+	return settings->n_identities == 0 || name_in(settings, tls) ? HF_ADMITTED : HF_REFUSED_IDENTITY;
+}
+
+int hf_exports_admit_transport(struct hf_exports *exports, uint64_t export_id, const struct hf_tls_peer *tls,
+			       char name[static HF_TLS_MAX_NAME + 1])
+{
+	hf_cleanup(hf_export_unrefp) struct hf_export *export = hf_exports_by_id(exports, export_id);
+	const char *known;
+
+	*name = '\0';
+	if (!export)
+		return HF_REFUSED_EXPORT;
+	known = export->settings.transport == HF_TRANSPORT_MTLS ? name_in(&export->settings, tls) : NULL;
+	if (known)
+		snprintf(name, HF_TLS_MAX_NAME + 1, "%s", known);
+	return hf_export_admit_transport(export, tls);
 }
 
 int hf_exports_admit(struct hf_exports *exports, uint64_t export_id, const struct hf_addr *peer)
@@ -227,6 +253,15 @@ void hf_exports_log_refusal(struct hf_exports *exports, const struct hf_export *
 		    hf_addr_format_with_port(peer, host, sizeof(host)),
 		    hf_log_quote(name, sizeof(name), export->settings.name, strlen(export->settings.name)),
 		    refusal_texts[rule].key, program);
+}
+
+void hf_exports_log_refusal_in(struct hf_exports *exports, uint64_t export_id, const struct hf_addr *peer,
+			       int rule, const char *program, uint64_t now)
+{
+	hf_cleanup(hf_export_unrefp) struct hf_export *export = hf_exports_by_id(exports, export_id);
+
+	if (export)
+		hf_exports_log_refusal(exports, export, peer, rule, program, now);
 }
 
 /* Squashing */

@@ -29,6 +29,7 @@
 #include "base/addr.h"
 #include "base/bytes.h"
 #include "base/cleanup.h"
+#include "tls/tls.h"
 #include "vfs/file.h"
 #include "vfs/identity.h"
 #include "vfs/volume.h"
@@ -117,7 +118,6 @@ struct hf_exports;
 struct hf_client_names;
 struct hf_group_source;
 struct hf_resolver;
-struct hf_tls_peer;
 struct hf_loop;
 struct hf_seal_key;
 
@@ -194,6 +194,13 @@ int hf_exports_admit_patiently(struct hf_exports *exports, const struct hf_expor
 			       const struct hf_addr *peer);
 /* For calls that read or change files. @tls is NULL for a call in the clear. Ask hf_export_admit(), too. */
 int hf_export_admit_transport(const struct hf_export *export, const struct hf_tls_peer *tls);
+/* The same for the export with this number, as configured now. @name: in an export that demands a
+ * certificate, the name by which it knows this one; else empty. Does not block. */
+int hf_exports_admit_transport(struct hf_exports *exports, uint64_t export_id, const struct hf_tls_peer *tls,
+			       char name[static HF_TLS_MAX_NAME + 1]);
+/* Logs as hf_exports_log_refusal() does, if there is such an export. */
+void hf_exports_log_refusal_in(struct hf_exports *exports, uint64_t export_id, const struct hf_addr *peer,
+			       int refusal, const char *program, uint64_t now);
 /* The same as hf_export_admit() for the export with this number, as configured now. Does not block. */
 int hf_exports_admit(struct hf_exports *exports, uint64_t export_id, const struct hf_addr *peer);
 /* Logs a refusal and its rule, at most once in a while for each host, export and rule. @now is the loop's

@@ -22,6 +22,8 @@ const tables = {
     { key: "status", title: "Status", mark: c => statusKind[c.status] },
     { key: "locks", title: "Locks", kind: "n" }, { key: "waiters", title: "Waiters", kind: "n" },
     { key: "sm_state", title: "State number", kind: "n" },
+    { key: "transport", title: "Transport", text: c => (c.identity ? `${c.transport}: ${c.identity}` : c.transport ?? "–") },
+    { key: "refused_calls", title: "Refused calls", kind: "n", mark: c => (c.refused_calls ? "warn" : "") },
     { key: "registered_at", title: "Age", kind: "n", text: c => since(c.registered_at) },
     { key: "last_seen", title: "Silent for", kind: "n", text: c => since(c.last_seen),
       mark: c => (c.locks && c.silent_seconds > DAY ? "warn" : "") }] }),

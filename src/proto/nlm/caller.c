@@ -70,7 +70,8 @@ uint32_t hf_nlm_state_of(const struct hf_nlm_op *op)
 enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_op *op)
 {
 	hf_nlm_find_named(op);
-	hf_nlm_find_renamed(op);
+	if (hf_nlm_find_renamed(op) && hf_nlm_bars_renamed(op))
+		return HF_NLM_LATER;
 	if (!op->client)
 		return hf_nlm_get_client(op);
 	if (check_port(op) != HF_NLM_GRANTED_STAT)
@@ -136,6 +137,8 @@ static HF_NOINLINE enum hf_nlm_stat note_reserved_port(struct hf_nlm_op *op)
 
 enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_op *op)
 {
+	if (HF_UNLIKELY(op->nlm->has_demands) && hf_nlm_bind_way(op) != HF_NLM_GRANTED_STAT)
+		return HF_NLM_DENIED_NOLOCKS;
 	if (op->client->is_privileged || !hf_addr_has_reserved_port(hf_rpc_call_peer(op->call)))
 		return HF_NLM_GRANTED_STAT;
 	return note_reserved_port(op);

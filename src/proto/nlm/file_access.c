@@ -349,7 +349,7 @@ enum hf_nlm_stat hf_nlm_check_file(struct hf_nlm_op *op, bool for_writing)
 
 	if (stat != HF_NLM_GRANTED_STAT)
 		return stat;
-	if (hf_nlm_op_queue(op))
+	if (hf_nlm_bars_way(op, false) || hf_nlm_op_queue(op))
 		return HF_NLM_LATER;
 	return op->nlm->files.exports ? check_right(op, for_writing) : HF_NLM_GRANTED_STAT;
 }
@@ -429,6 +429,7 @@ void hf_nlm_exports_changed(struct hf_nlm *nlm)
 	struct hf_lock_view waiter;
 	size_t n = 0;
 
+	hf_nlm_look_at_demands(nlm);
 	if (!nlm->files.exports)
 		return;
 	while (hf_lock_next_waiter(nlm->locks, &all, &cursor, &waiter)) {

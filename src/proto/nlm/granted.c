@@ -61,6 +61,7 @@ struct grant {
 	unsigned int n_sent; /* messages of the tries that are over */
 	ending_fn ending;    /* decided, but there was no memory for it; NULL: not decided */
 	struct hf_nlm_route route;
+	uint32_t export; /* whose handle the client has */
 	bool by_msg;
 	bool is_exclusive;
 	int32_t svid;
@@ -390,8 +391,8 @@ static struct grant *grant_new(struct hf_nlm *nlm, const struct hf_lock_view *wa
 	grant->svid = (int32_t)waiter->who.owner_id;
 	grant->offset = waiter->offset;
 	grant->len = waiter->len;
-	handle = hf_nlm_find_handle(nlm, grant->route.export ? grant->route.export : waiter->who.export,
-				    waiter->who.handle, &room);
+	grant->export = grant->route.export ? grant->route.export : waiter->who.export;
+	handle = hf_nlm_find_handle(nlm, grant->export, waiter->who.handle, &room);
 	grant->handle_len = handle.len;
 	memcpy(grant->handle, handle.data, handle.len);
 	grant->oh_len = waiter->who.oh.len;
@@ -507,7 +508,9 @@ void hf_nlm_proc_granted_res(void *service, struct hf_rpc_call *call)
 		return;
 	}
 	grant = find_by_cookie(nlm, res.cookie);
-	if (grant && hf_addr_same_host(&grant->client->address, hf_rpc_call_peer(call)))
+	if (grant && hf_addr_same_host(&grant->client->address, hf_rpc_call_peer(call)) &&
+	    !(HF_UNLIKELY(nlm->has_demands) &&
+	      hf_nlm_refuses_answer(nlm, call, grant->export, grant->client)))
 		answer(grant, res.stat);
 	hf_rpc_reply_void(call);
 }

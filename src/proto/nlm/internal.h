@@ -50,6 +50,7 @@ struct hf_nlm {
 	struct hf_nlm_files files; /* exports is NULL: handles are opaque */
 	struct hf_nlm_known_handles known_handles;
 	struct hf_nlm_verdict *verdicts; /* remembered rights to files */
+	bool has_demands;                /* an export demands TLS, see way.c */
 	uint64_t heard_at;               /* the turn, and the caller, that changes were read for last */
 	const struct hf_addr *heard_for;
 	uint64_t *acts;             /* renamed.c */
@@ -142,6 +143,22 @@ enum hf_nlm_stat hf_nlm_admit(const struct hf_nlm_op *op);
 enum hf_nlm_stat hf_nlm_open_file(struct hf_nlm_op *op);
 /* Does the export want a reserved port, and the call comes from another one? */
 bool hf_nlm_bars_port(const struct hf_nlm_op *op);
+
+/* way.c: may a call come in the clear, or with this certificate? Each is asked only if an export demands TLS.
+ */
+void hf_nlm_look_at_demands(struct hf_nlm *nlm); /* at the start, and when the exports have changed */
+/* True: it is refused, and the operation is over. @gives_up: the call releases something. */
+HF_NOINLINE bool hf_nlm_refuses_way(struct hf_nlm_op *op, bool gives_up);
+#define hf_nlm_bars_way(op, gives_up) \
+	(HF_UNLIKELY((op)->nlm->has_demands) && hf_nlm_refuses_way((op), (gives_up)))
+/* The same, when another client was found than that of the name in the call. */
+HF_NOINLINE bool hf_nlm_refuses_renamed(struct hf_nlm_op *op);
+#define hf_nlm_bars_renamed(op) (HF_UNLIKELY((op)->nlm->has_demands) && hf_nlm_refuses_renamed(op))
+/* May this GRANTED_RES speak for the client? */
+HF_NOINLINE bool hf_nlm_refuses_answer(struct hf_nlm *nlm, struct hf_rpc_call *call, uint32_t export,
+				       struct hf_client *client);
+/* The client got something: its name belongs to its certificate from now on. */
+HF_NOINLINE enum hf_nlm_stat hf_nlm_bind_way(struct hf_nlm_op *op);
 
 /* meet_host.c: for a client that nothing has confirmed. GRANTED to go on, LATER where the operation is
  * suspended until its host answers, or is over. */

@@ -14,6 +14,7 @@
  *	meet_host.c           a client that may not exist waits until its host answers
  *	renamed.c             a client that was renamed while it held locks
  *	file_access.c         which file a handle is, and may the caller lock it
+ *	way.c                 may a call about an export that demands TLS come this way?
  *	trace.c               what observers, the log and the counters are told
  *	op.c                  an operation: decoded, suspended, resumed, replied to; owner queues
  *	client_lookup.c       a client by its name and address
@@ -36,6 +37,7 @@
 #include "base/addr.h"
 #include "base/bytes.h"
 #include "base/cleanup.h"
+#include "export/export.h"
 #include "rpc/program.h"
 
 struct hf_exports;
@@ -44,6 +46,7 @@ struct hf_local;
 struct hf_loop;
 struct hf_nlm;
 struct hf_nsm;
+struct hf_rpc_presence;
 struct hf_recovery;
 struct hf_rpc_client;
 struct hf_usage;
@@ -62,6 +65,9 @@ struct hf_nlm_files {
 	uint32_t (*export_number_of)(void *user, uint64_t export_id, uint64_t *homep);
 	uint64_t (*export_id_of)(void *user, uint32_t export);
 	bool (*is_secure)(void *user, uint32_t export); /* that export wants reserved ports of some clients */
+	/* What calls about that export must come over, and does any export demand TLS? NULL: none does. */
+	enum hf_transport (*transport_of)(void *user, uint32_t export);
+	bool (*demands_tls)(void *user);
 	void *user;
 };
 
@@ -69,6 +75,8 @@ struct hf_nlm_options {
 	struct hf_loop *loop;
 	struct hf_recovery *recovery;
 	struct hf_rpc_client *client; /* for call-backs */
+	struct hf_rpc_presence
+		*presence; /* which clients have TLS connections; NULL: no export may demand TLS */
 	const struct hf_nlm_files
 		*files; /* NULL: handles are opaque, another server's; each is a file of export 0 */
 	const char *server_name;

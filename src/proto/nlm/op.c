@@ -356,9 +356,9 @@ static HF_NOINLINE void answer_msg(struct hf_nlm_op *op, enum hf_nlm_stat stat,
 	hf_nlm_msg_answer(op->nlm, op->call, op->repeat, hf_bytes_of(results, (uint32_t)(out.p - results)));
 }
 
-void hf_nlm_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat)
+static void reply_as(struct hf_nlm_op *op, enum hf_nlm_stat stat, const char *result)
 {
-	hf_rpc_call_note(op->call, hf_nlm_stat_name(stat));
+	hf_rpc_call_note(op->call, result);
 	hf_nlm_count(op, stat);
 	if (HF_LIKELY(!op->kind->is_msg)) {
 		put_results(hf_rpc_reply_begin(op->call, 16 + op->args.cookie.len), op, stat);
@@ -367,6 +367,19 @@ void hf_nlm_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 		answer_msg(op, stat, NULL);
 	}
 	hf_nlm_op_end(op);
+}
+
+void hf_nlm_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat)
+{
+	reply_as(op, stat, hf_nlm_stat_name(stat));
+}
+
+void hf_nlm_op_refuse(struct hf_nlm_op *op, const char *result)
+{
+	forget_repeat(op);
+	op->repeat = NULL;
+	hf_rpc_call_uncache(op->call);
+	reply_as(op, HF_NLM_FAILED, result);
 }
 
 void hf_nlm_reply_test(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct hf_nlm_holder *holder)

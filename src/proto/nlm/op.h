@@ -180,7 +180,9 @@ void hf_nlm_op_resume(struct hf_nlm_op *op);
 void hf_nlm_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat);
 void hf_nlm_reply_test(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct hf_nlm_holder *holder);
 HF_COLD void hf_nlm_op_reply_garbage(struct hf_nlm_op *op); /* the arguments cannot be decoded */
-void hf_nlm_op_drop(struct hf_nlm_op *op);                  /* without a reply: the client sends it again */
+/* FAILED, counted as @result. It is not remembered: the same call may be served later. */
+HF_COLD void hf_nlm_op_refuse(struct hf_nlm_op *op, const char *result);
+void hf_nlm_op_drop(struct hf_nlm_op *op); /* without a reply: the client sends it again */
 void hf_nlm_op_spend(
 	struct hf_nlm_op *op);            /* charges to its caller what the lock table has searched for it */
 void hf_nlm_op_end(struct hf_nlm_op *op); /* after its call was ended otherwise */

@@ -190,6 +190,7 @@ int hf_nlm_new(struct hf_nlm **nlmp, const struct hf_nlm_options *options)
 	hf_loop_random(options->loop, &nlm->key, sizeof(nlm->key));
 	hf_lock_client_init(nlm->locks, &nlm->stranger);
 	r = nlm->server_name ? hf_nlm_files_init(nlm, options->files) : -ENOMEM;
+	hf_nlm_look_at_demands(nlm);
 	if (r == 0)
 		r = hf_nlm_renames_init(nlm);
 	if (r == 0)

@@ -91,7 +91,7 @@ void hf_nlm_run_unshare(struct hf_nlm_op *op)
 	struct hf_client *client;
 
 	hf_nlm_find_file(op);
-	if (hf_nlm_op_queue(op))
+	if (hf_nlm_bars_way(op, true) || hf_nlm_op_queue(op))
 		return;
 	client = hf_nlm_find_caller(op);
 	if (client)

@@ -3,7 +3,8 @@
  * by which a statd on this host says that of another host. Only a client's own address, or root of this host,
  * is believed. A call that may be forged is checked first: the client's host may deny it (proto/nsm/doubt.c).
  * A call that its host denies is served anew when it comes again: a forger may have sent the very call that
- * the client sends when it is restarted.
+ * the client sends when it is restarted. A client of an export that demands TLS must have connected anew
+ * (proto/nsm/proof.c).
  */
 #include <string.h>
 
@@ -95,6 +96,11 @@ void hf_nlm_run_free_all(struct hf_nlm_op *op)
 	struct hf_nlm *nlm = op->nlm;
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = hf_nlm_find_caller(op);
 
+	if (client && nlm->monitor && !hf_nsm_has_proof(nlm->monitor, op->call, client)) {
+		hf_nsm_note_unproven(nlm->monitor, op->call, client);
+		hf_nlm_op_drop(op); /* the client sends it again */
+		return;
+	}
 	if (client && nlm->monitor && !hf_nsm_is_trusted(nlm->monitor, op->call, client)) {
 		check(op, client);
 		return;

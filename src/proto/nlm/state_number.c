@@ -12,6 +12,9 @@
  * served all the same, and its number is not noted; for a second the same number is not checked again. If the
  * client took what it holds over a connection, the number in a datagram is not looked at, and the lock does
  * not carry it.
+ *
+ * A number in the name of a client of an export that demands TLS counts only with the proof that a notice
+ * needs (proto/nsm/proof.c).
  */
 #include <string.h>
 
@@ -133,6 +136,10 @@ enum hf_nlm_stat hf_nlm_note_number(struct hf_nlm_op *op)
 	int32_t state = op->args.state;
 
 	if (state == 0)
+		return HF_NLM_GRANTED_STAT;
+	/* The lock carries the number, so that the notice with the same number does not release it. */
+	if (HF_UNLIKELY(client->is_secured) && state != hf_client_life_state(client) && op->nlm->monitor &&
+	    !hf_nsm_has_proof(op->nlm->monitor, op->call, client))
 		return HF_NLM_GRANTED_STAT;
 	if (!hf_nsm_is_for_sure(op->call)) {
 		/* Most often the number is the known one, and is noted already. */

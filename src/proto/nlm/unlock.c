@@ -10,11 +10,13 @@ static bool is_barred(const struct hf_nlm_op *op)
 }
 
 /* The client that has something of this owner in this file, by its name or under another; op->client is NULL
- * where none has. FAILED: the port that the call came from may not change what that client holds. */
+ * where none has. FAILED: the port that the call came from may not change what that client holds. LATER: the
+ * operation is over. */
 static enum hf_nlm_stat find_holder(struct hf_nlm_op *op)
 {
 	hf_nlm_find_named(op);
-	hf_nlm_find_renamed(op);
+	if (hf_nlm_find_renamed(op) && hf_nlm_bars_renamed(op))
+		return HF_NLM_LATER;
 	if (HF_UNLIKELY(!hf_nlm_may_change(op))) {
 		hf_nlm_say_port(op);
 		return HF_NLM_FAILED;
@@ -29,10 +31,12 @@ void hf_nlm_run_unlock(struct hf_nlm_op *op)
 	enum hf_nlm_stat stat = hf_nlm_find_file(op);
 	int answer;
 
-	if (hf_nlm_op_queue(op))
+	if (hf_nlm_bars_way(op, true) || hf_nlm_op_queue(op))
 		return;
 	if (stat != HF_NLM_FBIG)
 		stat = find_holder(op);
+	if (HF_UNLIKELY(stat == HF_NLM_LATER))
+		return;
 	if (stat == HF_NLM_GRANTED_STAT && op->target.client) {
 		/* Before the release, which serves waiters: an observer never sees two owners of one range.
 		 */
@@ -55,10 +59,12 @@ void hf_nlm_run_cancel(struct hf_nlm_op *op)
 {
 	enum hf_nlm_stat stat = hf_nlm_find_file(op);
 
-	if (hf_nlm_op_queue(op))
+	if (hf_nlm_bars_way(op, true) || hf_nlm_op_queue(op))
 		return;
 	if (stat != HF_NLM_FBIG)
 		stat = find_holder(op);
+	if (HF_UNLIKELY(stat == HF_NLM_LATER))
+		return;
 	if (stat == HF_NLM_GRANTED_STAT && op->target.client) {
 		if (hf_lock_cancel(op->nlm->locks, &op->target, op->range, hf_nlm_mode(op)) ==
 		    HF_LOCK_E_LOCKED)
@@ -94,6 +100,8 @@ void hf_nlm_run_test(struct hf_nlm_op *op)
 	struct hf_lock_view conflict;
 	enum hf_nlm_stat stat = hf_nlm_find_file(op);
 
+	if (hf_nlm_bars_way(op, false))
+		return;
 	if (stat == HF_NLM_GRANTED_STAT)
 		stat = hf_nlm_admit(op);
 	if (stat == HF_NLM_GRANTED_STAT)

@@ -247,7 +247,8 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 		asker->fn(asker, client, verdict_for(asker, verdict, &facts, is_word, can_tell, is_untold));
 		/* @asker may be freed here */
 	}
-	client->doubt_tag = 0;
+	if (!client->doubted_state) /* else the notice waits for a proof (proof.c), and its tag stays */
+		client->doubt_tag = 0;
 	/* Only a datagram gave the number, unless the host's statd gave it, too. If the notice was not
 	 * believed, a forger may have guessed the number, and what the client holds is of the life before. */
 	if (verdict == HF_NSM_BELIEVED && is_news && client->sm_state == state)

@@ -81,8 +81,11 @@ struct hf_nsm {
 	struct hf_list exchanges; /* addresses that are asked whether a notice is true; the oldest first */
 	struct hf_hashtable exchanges_by_host;
 	struct hf_hashtable doubts_by_client;
-	uint32_t n_doubted;      /* counts doubts, for doubt tags; starts at a random number */
-	struct hf_list doubts;   /* doubts whose host has answered, but did not decide */
+	uint32_t n_doubted;    /* counts doubts, for doubt tags; starts at a random number */
+	struct hf_list doubts; /* doubts whose host has answered, but did not decide */
+	struct hf_list claims; /* notices that wait for a proof, the oldest first; proof.c */
+	size_t n_claims;
+	struct hf_timer claims_timer; /* until the oldest ends */
 	struct hf_list visitors; /* calls over UDP from other hosts that wait for an answer of that host */
 	size_t n_visitors;
 	struct hf_hashtable meetings; /* addresses that are being asked whether a host is there; by address */
@@ -95,8 +98,6 @@ struct hf_nsm {
 bool hf_nsm_is_us(const struct hf_nsm *nsm, struct hf_bytes name, const struct hf_addr *local);
 /* Does the registration belong to a lock manager of this host that watches a peer? */
 bool hf_nsm_is_local_watch(const struct hf_nsm *nsm, const struct hf_client *client);
-/* Equal, apart from case, or one is the first part of the other: "a" and "A.example.org". */
-bool hf_nsm_names_match(struct hf_bytes a, struct hf_bytes b);
 /* The port in "host:port" if the host is @address; else 0. */
 uint16_t hf_nsm_port_in_name(const char *name, const struct hf_addr *address);
 bool hf_nsm_is_stranger_new(struct hf_nsm *nsm, const struct hf_addr *peer);
@@ -207,6 +208,12 @@ void hf_nsm_sights_deinit(struct hf_nsm *nsm);
 /* Checking a notice (doubt.c). See also nsm.h. */
 int hf_nsm_doubts_init(struct hf_nsm *nsm);
 void hf_nsm_doubts_deinit(struct hf_nsm *nsm);
+
+/* Notices that wait for a proof (proof.c). See also nsm.h. */
+void hf_nsm_claims_init(struct hf_nsm *nsm);
+void hf_nsm_claims_deinit(struct hf_nsm *nsm);
+/* The notice is believed when the client's host connects. If it does not, the notice is forgotten. */
+void hf_nsm_claim(struct hf_nsm *nsm, struct hf_client *client, int32_t state);
 
 /* Calls over UDP from another host, served only after that host has answered (visit.c) */
 void hf_nsm_visit(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_nsm_my_id *my_id,

@@ -6,6 +6,7 @@
  *	judge()     finds the clients that the notice is about; believes it at once,
  *	            or puts the client among the suspects
  *	check()     suspends the call and asks about each suspect (doubt.c)
+ *	must_wait() a client of an export that demands TLS: has its host shown its key? (proof.c)
  *	finish()    counts, logs and answers, when all suspects are decided
  */
 #include <stdlib.h>
@@ -34,6 +35,7 @@ struct notice {
 	struct hf_list suspects; /* clients whose hosts must be asked first */
 	size_t n_open;           /* suspects that are not decided yet */
 	size_t n_denied;         /* suspects whose host was certainly not restarted */
+	size_t n_unproven;       /* clients whose host has not shown its key; the notice waits */
 	size_t n_unsure;         /* suspects whose host said too little, or could not be asked */
 };
 
@@ -149,6 +151,20 @@ static void believe(struct notice *notice, struct hf_client *client)
 	(void)hf_recovery_client_rebooted(notice->nsm->options.recovery, client, notice->state);
 }
 
+/* The notice would release something, and the client's host must show its key first. */
+static bool must_wait(struct notice *notice, struct hf_client *client)
+{
+	struct hf_nsm *nsm = notice->nsm;
+
+	if (hf_nsm_has_proof(nsm, notice->call, client) ||
+	    !hf_recovery_is_news(nsm->options.recovery, client, notice->state))
+		return false;
+	hf_nsm_note_unproven(nsm, notice->call, client);
+	hf_nsm_claim(nsm, client, notice->state);
+	notice->n_unproven++;
+	return true;
+}
+
 /* The client has, or had, this number already, as far as even datagrams tell. */
 static bool is_copy(const struct notice *notice, const struct hf_client *client)
 {
@@ -195,10 +211,11 @@ static void take(struct notice *notice, struct hf_client *client, bool is_named)
 	 * trusted as a first copy. */
 	if (was_early(notice) && client->sm_state == 0 && is_last_early(notice) &&
 	    !is_to_be_checked(notice, client, is_named)) {
-		hf_recovery_client_state(notice->nsm->options.recovery, client, notice->state);
+		if (!must_wait(notice, client))
+			hf_recovery_client_state(notice->nsm->options.recovery, client, notice->state);
 	} else if (is_to_be_checked(notice, client, is_named && !was_early(notice))) {
 		suspect(notice, client, is_named);
-	} else {
+	} else if (!must_wait(notice, client)) {
 		believe(notice, client);
 	}
 }
@@ -374,7 +391,7 @@ static void finish(struct notice *notice)
 	if (notice->n_denied || notice->n_unsure) {
 		hf_nsm_note_denied(nsm, notice->call, notice->name, notice->state, !notice->n_unsure);
 	}
-	if (notice->n_unsure) {
+	if (notice->n_unsure || notice->n_unproven) {
 		hf_rpc_call_drop(notice->call);
 	} else {
 		hf_nsm_reply_when_durable(nsm, notice->call, notice->last, HF_NSM_ANSWER_VOID);
@@ -404,7 +421,8 @@ static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enu
 
 	/* The watch may have ended during the check. */
 	if (verdict == HF_NSM_BELIEVED &&
-	    (!hf_nsm_is_local_watch(notice->nsm, client) || is_watching(notice->nsm, client)))
+	    (!hf_nsm_is_local_watch(notice->nsm, client) || is_watching(notice->nsm, client)) &&
+	    !must_wait(notice, client))
 		believe(notice, client);
 	/* A copy that is not believed is only a copy: the server answers it, and does not log its sender. */
 	notice->n_denied += verdict == HF_NSM_DENIED && !is_copy(notice, client);

@@ -5,6 +5,7 @@
  *	mon.c         which programs want to be told of a restart? (MON, UNMON, UNMON_ALL)
  *	notify.c      which clients is a notice about, and is it believed? (NOTIFY)
  *	doubt.c       was the client's host really restarted?
+ *	proof.c       does the host that tells of its restart have the client's key?
  *	sight.c       what did that host say when the client took its first lock?
  *	ask.c         what does a host say of itself now?
  *	visit.c       did this host really send this SM_MON or SM_UNMON over UDP?
@@ -57,6 +58,7 @@
 
 struct hf_loop;
 struct hf_nsm;
+struct hf_rpc_presence;
 struct hf_recovery;
 struct hf_rpc_client;
 
@@ -80,7 +82,9 @@ struct hf_nsm_options {
 	bool (*has_connection)(void *user, const struct hf_addr *peer);
 	void *connection_user;
 	void *user;
-	uint64_t timeout_ns; /* for all questions to a host about itself; 0: 5 s */
+	struct hf_rpc_presence *presence; /* which clients have TLS connections; NULL: none is asked for */
+	bool (*demands_tls)(void *user);  /* any export does; NULL: none */
+	uint64_t timeout_ns;              /* for all questions to a host about itself; 0: 5 s */
 };
 
 extern const struct hf_rpc_program hf_nsm_program; /* its service is a struct hf_nsm */
@@ -122,6 +126,17 @@ bool hf_nsm_is_superuser(struct hf_nsm *nsm, struct hf_rpc_call *call); /* of th
 bool hf_nsm_is_for_sure(const struct hf_rpc_call *call);
 int hf_nsm_doubt(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client *client, int32_t state,
 		 struct hf_nsm_asker *asker);
+/*
+ * Proof: a client that uses exports that demand TLS tells of a restart. Its host has the key if it has
+ * connected since the client's last call. True for all other clients, and for the superuser of this host.
+ */
+bool hf_nsm_has_proof(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client *client);
+/* Counts a call without proof, and logs it, once for each client. */
+void hf_nsm_note_unproven(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client *client);
+
+/* Names: equal, apart from case, or one is the first part of the other: "a" and "A.example.org". */
+bool hf_nsm_names_match(struct hf_bytes a, struct hf_bytes b);
+
 /* The host's statd gave this number when the client took its first lock. */
 bool hf_nsm_sight_says(const struct hf_client *client, int32_t state);
 /* Counts a notice that was not believed, and logs it, once for each source. */

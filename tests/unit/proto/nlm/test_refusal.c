@@ -1,7 +1,8 @@
 /*
  * Calls that are refused. A client that waits polls, and there is no memory to look at
  * the file with: two functions fail when told to (ld --wrap). It is refused, and waits
- * no more. A client reclaims, and the store fails.
+ * no more. A client reclaims, and the store fails. An export demands TLS (way.c), and the
+ * client has no connection, or the wrong one.
  *
  * The lock manager is called over a socket, about a file of a real export.
  */
@@ -15,23 +16,29 @@
 #include <unistd.h>
 
 #include "../../daemon/config_fixture.h"
+#include "../../tls/made.h"
 #include "../../turn.h"
 #include "daemon/files.h"
 #include "export/local.h"
 #include "proto/nlm/internal.h"
+#include "rpc/presence.h"
+#include "tls/tls.h"
 #include "vfs/fair.h"
 
-#define OWNER 2u
+#define OWNER    2u
+#define GRACE_NS (200 * HF_NS_PER_MS)
 
 static struct {
 	struct world world;
 	char base[32];
 	struct hf_config *config;
 	struct hf_file_service *files;
+	struct hf_rpc_presence *presence;
 	struct hf_nlm *nlm;
 	struct hf_rpc_server *server;
 	struct hf_rpc_lane *lane;
 	int fd; /* the client's */
+	struct hf_rpc_presence_link *link;
 	uint32_t xid;
 	struct hf_handle handle;
 	bool ask_fails, adopt_fails;
@@ -83,16 +90,37 @@ static void make_file(void)
 	hf_export_list_clear(&list);
 }
 
-static void make_files(void)
+/* Any that can be loaded: no handshake is made here. */
+static void make_keys(void)
 {
-	char text[256];
+	struct made made = make_certificate("ca", NULL, 30, NULL);
+	char path[64];
+
+	snprintf(path, sizeof(path), "%s/pem", bed.base);
+	write_certificate(&made, path);
+	snprintf(path, sizeof(path), "%s/key", bed.base);
+	write_key(&made, path);
+	made_free(&made);
+}
+
+/* @demand: of the export, as in the configuration; NULL: none. */
+static void make_files(const char *demand)
+{
+	char text[512];
+	int len;
 
 	strcpy(bed.base, "/tmp/hf-refusal-XXXXXX");
 	assert_non_null(mkdtemp(bed.base));
 	assert_int_equal(chmod(bed.base, 0755), 0);
-	snprintf(text, sizeof(text),
-		 "server: {state_dir: %s, threads: 1}\nexports: [{path: %s, local_locks: on}]\n", bed.base,
-		 bed.base);
+	len = snprintf(text, sizeof(text),
+		       "server: {state_dir: %s, threads: 1}\nexports: [{path: %s, local_locks: on%s}]\n",
+		       bed.base, bed.base, demand ? demand : "");
+	if (demand) {
+		make_keys();
+		snprintf(text + len, sizeof(text) - (size_t)len,
+			 "tls: {certificate: %s/pem, key: %s/key, client_ca: %s/pem}\n", bed.base, bed.base,
+			 bed.base);
+	}
 	bed.config = load_good(text);
 	assert_int_equal(hf_file_service_new(&bed.files, bed.world.loop, bed.config, NULL), 0);
 	hf_file_service_set_locks(bed.files, hf_recovery_locks(bed.world.recovery));
@@ -112,7 +140,7 @@ static void make_server(void)
 	bed.fd = rig_connect("127.0.0.1", port, NULL);
 }
 
-static int begin(bool in_grace)
+static int begin(bool in_grace, const char *demand)
 {
 	struct hf_nlm_options options = { .server_name = "server" };
 	struct hf_nlm_files files;
@@ -123,7 +151,9 @@ static int begin(bool in_grace)
 	bed.world.options.grace = in_grace ? HF_RECOVERY_GRACE_ALWAYS : HF_RECOVERY_GRACE_AUTO;
 	world_up(&bed.world);
 	world_turn(&bed.world);
-	make_files();
+	make_files(demand);
+	assert_int_equal(hf_rpc_presence_new(&bed.presence, bed.world.loop, GRACE_NS), 0);
+	options.presence = bed.presence;
 	files = hf_file_service_nlm(bed.files);
 	options.loop = bed.world.loop;
 	options.recovery = bed.world.recovery;
@@ -135,13 +165,24 @@ static int begin(bool in_grace)
 
 static int setup(void **state)
 {
-	return begin(false);
+	return begin(false, NULL);
+}
+
+/* The export demands a certificate of one of two names. */
+static int setup_mtls(void **state)
+{
+	return begin(false, ", transport: mtls, identities: [alpha, beta]");
+}
+
+static int setup_tls(void **state)
+{
+	return begin(false, ", transport: tls");
 }
 
 /* The next run may go on from this one. */
 static int setup_in_grace(void **state)
 {
-	return begin(true);
+	return begin(true, NULL);
 }
 
 static int teardown(void **state)
@@ -149,6 +190,8 @@ static int teardown(void **state)
 	char command[128];
 
 	close(bed.fd);
+	if (bed.link)
+		hf_rpc_presence_end(bed.link);
 	hf_rpc_lane_close(bed.lane);
 	hf_file_service_wait(bed.files);
 	while (hf_loop_drain(bed.world.loop))
@@ -158,6 +201,7 @@ static int teardown(void **state)
 	hf_rpc_server_free(bed.server);
 	hf_file_service_free(bed.files);
 	world_deinit(&bed.world);
+	hf_rpc_presence_free(bed.presence);
 	hf_config_free(bed.config);
 	snprintf(command, sizeof(command), "rm -r %s", bed.base);
 	return system(command);
@@ -393,7 +437,149 @@ static void test_a_lock_that_cannot_be_stored(void **state)
 	assert_int_equal(n_locks(), 0);
 }
 
-#define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
+/* Exports that demand TLS */
+
+static void connected(const char *name)
+{
+	char text[16];
+	struct hf_tls_peer peer = { .is_authenticated = name, .n_names = name != NULL, .names = { text } };
+	struct hf_addr address;
+
+	snprintf(text, sizeof(text), "%s", name ? name : "");
+	assert_true(hf_addr_parse(&address, "127.0.0.1"));
+	if (bed.link)
+		hf_rpc_presence_end(bed.link);
+	bed.link = hf_rpc_presence_begin(bed.presence, &address, &peer);
+	assert_non_null(bed.link);
+}
+
+/* For longer than grace. */
+static void disconnected(void)
+{
+	hf_rpc_presence_end(bed.link);
+	bed.link = NULL;
+	turn_for(bed.world.loop, 2 * GRACE_NS);
+}
+
+static enum hf_nlm_stat lock(void)
+{
+	return lock_or_test(HF_NLM_LOCK, false);
+}
+
+static enum hf_nlm_stat unlock(void)
+{
+	uint8_t args[512];
+	struct hf_xdr_out out;
+
+	hf_xdr_out_init(&out, args, sizeof(args));
+	hf_xdr_put_u32(&out, 0);
+	put_owner(&out);
+	hf_xdr_put_u32(&out, OWNER);
+	hf_xdr_put_u64(&out, 0);
+	hf_xdr_put_u64(&out, 10);
+	return ask(HF_NLM_UNLOCK, &out, args);
+}
+
+static uint64_t n_refused(enum hf_client_refusal refusal)
+{
+	return hf_clients_count_refused(hf_recovery_clients(bed.world.recovery), refusal);
+}
+
+static void test_no_call_without_a_connection(void **state)
+{
+	assert_int_equal(lock(), HF_NLM_FAILED);
+	assert_int_equal(lock_or_test(HF_NLM_TEST, false), HF_NLM_FAILED);
+	assert_int_equal(reserve(), HF_NLM_FAILED);
+	assert_int_equal(unlock(), HF_NLM_FAILED);
+	assert_int_equal(n_refused(HF_CLIENT_NO_CONNECTION), 4);
+	assert_int_equal(n_locks(), 0);
+}
+
+static void test_a_connection_and_its_grace(void **state)
+{
+	connected(NULL);
+	assert_int_equal(lock(), HF_NLM_GRANTED_STAT);
+	assert_true(waiting_client()->is_secured);
+	assert_null(waiting_client()->identity);
+	hf_rpc_presence_end(bed.link);
+	bed.link = NULL;
+	assert_int_equal(lock(), HF_NLM_GRANTED_STAT); /* just now */
+	turn_for(bed.world.loop, 2 * GRACE_NS);
+	assert_int_equal(unlock(), HF_NLM_FAILED);
+	assert_int_equal(n_locks(), 1);
+	assert_int_equal(waiting_client()->n_refused, 1);
+	connected(NULL);
+	assert_int_equal(unlock(), HF_NLM_GRANTED_STAT);
+	assert_int_equal(n_locks(), 0);
+}
+
+static void test_certificates(void **state)
+{
+	connected(NULL);
+	assert_int_equal(lock(), HF_NLM_FAILED);
+	assert_int_equal(n_refused(HF_CLIENT_NO_CONNECTION), 1);
+	disconnected();
+	connected("gamma");
+	assert_int_equal(lock(), HF_NLM_FAILED);
+	assert_int_equal(n_refused(HF_CLIENT_NOT_NAMED), 1);
+	disconnected();
+	connected("Alpha");
+	assert_int_equal(lock(), HF_NLM_GRANTED_STAT);
+	assert_string_equal(waiting_client()->identity, "Alpha"); /* as in the certificate */
+}
+
+static void test_a_name_belongs_to_its_certificate(void **state)
+{
+	connected("alpha");
+	assert_int_equal(lock(), HF_NLM_GRANTED_STAT);
+	disconnected();
+	connected("beta");
+	assert_int_equal(unlock(), HF_NLM_FAILED);
+	assert_int_equal(lock(), HF_NLM_FAILED);
+	assert_int_equal(n_refused(HF_CLIENT_NAME_TAKEN), 2);
+	assert_int_equal(n_locks(), 1);
+	disconnected();
+	connected("alpha");
+	assert_int_equal(unlock(), HF_NLM_GRANTED_STAT);
+	disconnected();
+	connected("beta"); /* the client has nothing left */
+	assert_int_equal(lock(), HF_NLM_GRANTED_STAT);
+	assert_string_equal(waiting_client()->identity, "beta");
+}
+
+/* A poll that is refused for lack of TLS may be forged. */
+static void test_a_refused_poll_ends_no_wait(void **state)
+{
+	begin_wait();
+	assert_int_equal(poll_lock(), HF_NLM_FAILED);
+	assert_int_equal(n_waiters(), 1);
+}
+
+/* The client locked before the export demanded TLS. */
+static void test_what_was_locked_before(void **state)
+{
+	assert_int_equal(acquire(waiting_client(), false), HF_LOCK_OK);
+	assert_int_equal(lock(), HF_NLM_FAILED);
+	assert_int_equal(unlock(), HF_NLM_GRANTED_STAT);
+	assert_int_equal(n_locks(), 0);
+}
+
+/* The last run bound the client, and the client has not connected since. */
+static void test_a_stored_binding(void **state)
+{
+	struct hf_client *client = waiting_client();
+
+	assert_int_equal(acquire(client, false), HF_LOCK_OK);
+	client->met_at = 0;
+	assert_int_equal(hf_client_restore_binding(client, hf_bytes_of_str("alpha")), 0);
+	assert_int_equal(lock(), HF_NLM_GRANTED_STAT);
+	turn_for(bed.world.loop, 2 * GRACE_NS);
+	assert_int_equal(unlock(), HF_NLM_FAILED);
+	assert_int_equal(n_locks(), 1);
+}
+
+#define AS(how, f) cmocka_unit_test_setup_teardown(f, how, teardown)
+#define T(f)       AS(setup, f)
 
 int main(void)
 {
@@ -403,9 +589,15 @@ int main(void)
 		T(test_a_poll_whose_file_cannot_be_kept_open),
 		T(test_a_poll_from_before_a_restart),
 		T(test_the_wait_is_not_ended_by_others),
-		cmocka_unit_test_setup_teardown(test_a_reclaim_that_cannot_be_stored, setup_in_grace,
-						teardown),
-		cmocka_unit_test_setup_teardown(test_a_lock_that_cannot_be_stored, setup_in_grace, teardown),
+		AS(setup_in_grace, test_a_reclaim_that_cannot_be_stored),
+		AS(setup_in_grace, test_a_lock_that_cannot_be_stored),
+		AS(setup_tls, test_no_call_without_a_connection),
+		AS(setup_tls, test_a_connection_and_its_grace),
+		AS(setup_mtls, test_certificates),
+		AS(setup_mtls, test_a_name_belongs_to_its_certificate),
+		AS(setup_mtls, test_a_refused_poll_ends_no_wait),
+		AS(setup_mtls, test_what_was_locked_before),
+		AS(setup_mtls, test_a_stored_binding),
 	};
 
 	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
