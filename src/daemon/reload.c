@@ -158,11 +158,11 @@ static void end(struct hf_reload *reload)
 	reload->fixed[0] = '\0';
 	if (reload->result == 0)
 		outcome.is_loaded = apply(reload);
-	if (outcome.is_loaded)
-		outcome.counts_per_client = reload->config->metrics.per_client;
 	else
 		hf_log_error("configuration not loaded, the old one stays", "error=%s",
 			     reload->result < 0 ? strerror(-reload->result) : reload->error);
+	if (outcome.is_loaded)
+		outcome.counts_per_client = reload->config->metrics.per_client;
 	reload->options.ended(reload->options.user, &outcome);
 }
 
