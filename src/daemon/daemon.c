@@ -48,7 +48,8 @@
 
 #define MAX_LOOPS    16
 #define MAX_PROGRAMS 8
-#define OTHER_FILES  256 /* descriptors that are not connections */
+#define OTHER_FILES  256   /* descriptors that are not connections */
+#define MAX_CONTACTS 65536 /* addresses; 64 bytes and a part of a hash table each */
 /* Threads that are not for NFS: two of the store, its connection, two name lookups, closing, a reload. */
 #define OTHER_WORKS 7
 #define ERROR_SIZE  512
@@ -468,11 +469,11 @@ static void send_datagram(void *user, const struct hf_addr *local, const struct 
 	hf_rpc_server_send(d->rpc, local, to, message);
 }
 
-static bool has_connection(void *user, const struct hf_addr *peer)
+static uint64_t last_contact(void *user, const struct hf_addr *peer, uint64_t now)
 {
 	struct daemon *d = user;
 
-	return hf_rpc_server_has_connection(d->rpc, peer);
+	return hf_rpc_server_last_contact(d->rpc, peer, now);
 }
 
 static int make_locks(struct daemon *d)
@@ -517,8 +518,8 @@ static int make_locks(struct daemon *d)
 	nsm.is_export_client = hf_file_service_is_client;
 	nsm.demands_tls = hf_file_service_demands_tls;
 	nsm.user = d->files;
-	nsm.has_connection = has_connection;
-	nsm.connection_user = d;
+	nsm.last_contact = last_contact;
+	nsm.contact_user = d;
 	nsm.timeout_ns = options.notify_timeout_ns;
 	r = hf_nlm_new(&d->nlm, &nlm);
 	if (r == 0)
@@ -569,9 +570,11 @@ static int make_rpc(struct daemon *d)
 	limits.max_connections =
 		HF_MIN(limits.max_connections, files > 2 * OTHER_FILES ? files - OTHER_FILES : files / 2);
 	/* A connection of a host that is gone ends within half of the time that silent clients have. */
-	if (d->config->recovery.release_silent_seconds)
+	if (d->config->recovery.release_silent_seconds) {
 		limits.keepalive_s =
 			(int)HF_MAX(HF_MIN(d->config->recovery.release_silent_seconds / 8, 60), 1);
+		limits.max_contacts = MAX_CONTACTS;
+	}
 	r = hf_rpc_server_new(&d->rpc, &limits);
 	if (r == 0)
 		hf_rpc_server_set_tls(d->rpc, d->tls);

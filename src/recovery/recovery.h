@@ -85,7 +85,8 @@ struct hf_recovery_asker {
 	 * error: the host was not asked. */
 	int (*ask)(void *user, struct hf_client *client, void (*done)(void *context, bool has_answered),
 		   void *context);
-	bool (*has_connection)(void *user, const struct hf_client *client); /* from its address */
+	/* When a connection from its address was open last: @now, or earlier (monotonic ns). */
+	uint64_t (*last_contact)(void *user, const struct hf_client *client, uint64_t now);
 	void *user;
 };
 

@@ -4,7 +4,7 @@
  *
  * A client that has a lock and asks for no other is silent, too, and may live. So its
  * silence alone releases nothing: the server asks its host. A case stands for one client
- * that is in the way of a waiter and gave no sign of life for half of the time:
+ * that is in the way of a waiter, and that the server did not hear for half of the time:
  *
  *	asked -> unanswered -> asked -> ... -> ripe     three questions or more, over half of the time,
  *	  |                                     |       and no sign of life for all of it
@@ -12,8 +12,8 @@
  *	answered: the case ends,          released, if the next walk still finds
  *	and the time begins anew          the client in the way of the waiter
  *
- * A call of the client, an answer of its host, and a connection from its address are signs
- * of life. Each of these also keeps its locks:
+ * A call of the client, an answer of its host, and an open connection from its address are
+ * signs of life, the last one until it is closed. Each of these also keeps its locks:
  *
  *	its host has never answered the server    a firewall may drop every question, so no
  *	                                          answer means nothing
@@ -107,11 +107,21 @@ static struct hf_silent_case *case_new(struct hf_recovery *recovery, struct hf_c
 
 /* Signs of life */
 
-static uint64_t last_sign(const struct hf_recovery *recovery, const struct hf_client *client)
+/* By its calls and by the answers of its host. */
+static uint64_t last_heard(const struct hf_recovery *recovery, const struct hf_client *client)
 {
-	uint64_t sign = HF_MAX(client->seen_at, client->recovery->answered_at);
+	uint64_t heard = HF_MAX(client->seen_at, client->recovery->answered_at);
 
-	return HF_MAX(sign, recovery->silents.began);
+	return HF_MAX(heard, recovery->silents.began);
+}
+
+static uint64_t silence_ns(const struct hf_recovery *recovery, const struct hf_client *client)
+{
+	const struct hf_recovery_asker *asker = &recovery->silents.asker;
+	uint64_t now = hf_loop_now(recovery->loop);
+	uint64_t sign = HF_MAX(last_heard(recovery, client), asker->last_contact(asker->user, client, now));
+
+	return now > sign ? now - sign : 0; /* the clocks of other loops may be a little ahead */
 }
 
 /* Does an answer of the waiter's host, or a call of the waiter, show that the server's network works? */
@@ -149,24 +159,21 @@ static bool is_due(const struct hf_silent_case *c)
 	uint64_t now = hf_loop_now(c->recovery->loop), time = c->recovery->options.release_silent_ns;
 
 	return c->n_unanswered >= N_QUESTIONS && now - c->first_asked >= time / 2 &&
-	       now - last_sign(c->recovery, c->holder) >= time;
+	       silence_ns(c->recovery, c->holder) >= time;
 }
 
 /* The last question has ended without an answer. */
 static void judge(struct hf_silent_case *c)
 {
-	struct hf_recovery *recovery = c->recovery;
-	const struct hf_recovery_asker *asker = &recovery->silents.asker;
-
 	if (!is_due(c))
 		return;
 	if (!c->holder->has_answered) {
 		explain(c, "its host has never answered the server, so a firewall may be in the way");
 	} else if (!is_network_up(c)) {
 		explain(c, "the host of the waiter does not answer either");
-	} else if (!asker->has_connection(asker->user, c->holder)) {
-		c->ripe_at = hf_loop_now(recovery->loop);
-		(void)hf_timer_start(&recovery->silents.timer, 0);
+	} else {
+		c->ripe_at = hf_loop_now(c->recovery->loop);
+		(void)hf_timer_start(&c->recovery->silents.timer, 0);
 	}
 }
 
@@ -252,8 +259,8 @@ static void release(struct hf_silent_case *c)
 {
 	struct hf_client *holder = hf_client_ref(c->holder);
 	struct hf_recovery *recovery = c->recovery;
-	uint64_t silent_ns = hf_loop_now(recovery->loop) - last_sign(recovery, holder);
-	bool is_sure = has_listened(c);
+	uint64_t silent_ns = silence_ns(recovery, holder);
+	bool is_sure = has_listened(c) && is_due(c);
 
 	case_end(c);
 	if (is_sure)
@@ -261,10 +268,12 @@ static void release(struct hf_silent_case *c)
 	hf_client_unref(holder);
 }
 
+/* A client with a connection is asked, too: when the connection ends, it matters whether its host has ever
+ * answered. */
 static bool is_candidate(struct hf_recovery *recovery, const struct hf_client *holder)
 {
 	return holder->recovery->protocol->rules.is_told && !holder->recovery->notice &&
-	       hf_loop_now(recovery->loop) - last_sign(recovery, holder) >=
+	       hf_loop_now(recovery->loop) - last_heard(recovery, holder) >=
 		       recovery->options.release_silent_ns / 2;
 }
 

@@ -35,7 +35,7 @@ void hf_rpc_connection_start(struct hf_rpc_lane *lane, struct hf_socket *socket,
 
 	if (!c) {
 		hf_socket_close(socket);
-		hf_hosts_close(lane->server->hosts, host);
+		hf_hosts_close(lane->server->hosts, host, hf_loop_now(lane->loop));
 		hf_hosts_leave(lane->server->hosts, host);
 		atomic_fetch_sub_explicit(&lane->server->n_connections, 1, memory_order_relaxed);
 		return;
@@ -87,7 +87,7 @@ void hf_rpc_connection_close(struct hf_rpc_connection *c)
 		c->traveller_len = 0;
 		hf_rpc_budget_settle(c);
 		hf_rpc_budget_quit(c);
-		hf_hosts_close(lane->server->hosts, c->host);
+		hf_hosts_close(lane->server->hosts, c->host, hf_loop_now(lane->loop));
 		atomic_fetch_add_explicit(&lane->server->n_shells, 1, memory_order_relaxed);
 		atomic_fetch_sub_explicit(&lane->server->n_connections, 1, memory_order_relaxed);
 	}

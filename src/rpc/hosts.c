@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/hashtable.h"
 #include "base/macros.h"
+#include "rpc/contacts.h"
 
 struct hf_host {
 	struct hf_hash_node node; /* in hosts->by_addr */
@@ -32,12 +33,14 @@ struct hf_hosts {
 	struct hf_siphash_key key; /* (c) */
 	size_t max;                /* (c) connections of one host */
 	pthread_mutex_t lock;
-	struct hf_hashtable by_addr; /* under lock */
-	size_t top;                  /* under lock: the highest rank with a host, or 0 */
-	struct hf_list ranks[];      /* under lock: hosts by n_left(), the longest there first */
+	struct hf_hashtable by_addr;  /* under lock */
+	struct hf_contacts *contacts; /* under lock; NULL: none are remembered */
+	size_t top;                   /* under lock: the highest rank with a host, or 0 */
+	struct hf_list ranks[];       /* under lock: hosts by n_left(), the longest there first */
 };
 
-int hf_hosts_new(struct hf_hosts **hostsp, const struct hf_siphash_key *key, size_t max_per_host)
+int hf_hosts_new(struct hf_hosts **hostsp, const struct hf_siphash_key *key, size_t max_per_host,
+		 size_t max_contacts)
 {
 	struct hf_hosts *hosts = calloc(1, sizeof(*hosts) + (max_per_host + 1) * sizeof(hosts->ranks[0]));
 
@@ -45,6 +48,11 @@ int hf_hosts_new(struct hf_hosts **hostsp, const struct hf_siphash_key *key, siz
 	if (!hosts)
 		return hf_trace(-ENOMEM);
 	if (hf_hashtable_init(&hosts->by_addr) < 0) {
+		free(hosts);
+		return hf_trace(-ENOMEM);
+	}
+	if (max_contacts && hf_contacts_new(&hosts->contacts, key, max_contacts) < 0) {
+		hf_hashtable_deinit(&hosts->by_addr);
 		free(hosts);
 		return hf_trace(-ENOMEM);
 	}
@@ -63,6 +71,7 @@ struct hf_hosts *hf_hosts_free(struct hf_hosts *hosts)
 		return NULL;
 	assert(hosts->by_addr.n == 0); /* every connection has left */
 	hf_hashtable_deinit(&hosts->by_addr);
+	hf_contacts_free(hosts->contacts);
 	pthread_mutex_destroy(&hosts->lock);
 	free(hosts);
 	return NULL;
@@ -159,12 +168,14 @@ struct hf_host *hf_hosts_enter(struct hf_hosts *hosts, const struct hf_addr *add
 	return host;
 }
 
-void hf_hosts_close(struct hf_hosts *hosts, struct hf_host *host)
+void hf_hosts_close(struct hf_hosts *hosts, struct hf_host *host, uint64_t now)
 {
 	pthread_mutex_lock(&hosts->lock);
 	assert(host->n_open > 0);
 	host->n_open--;
 	update_rank(hosts, host);
+	if (!host->n_open && hosts->contacts)
+		hf_contacts_note(hosts->contacts, &host->addr, now);
 	pthread_mutex_unlock(&hosts->lock);
 }
 
@@ -187,18 +198,18 @@ size_t hf_hosts_most(struct hf_hosts *hosts)
 	return most;
 }
 
-bool hf_hosts_has_open(struct hf_hosts *hosts, const struct hf_addr *addr)
+uint64_t hf_hosts_last_contact(struct hf_hosts *hosts, const struct hf_addr *addr, uint64_t now)
 {
 	struct hf_addr key = *addr;
 	const struct hf_host *host;
-	bool has_open;
+	uint64_t last;
 
 	key.port = 0;
 	pthread_mutex_lock(&hosts->lock);
 	host = find(hosts, &key, hf_siphash(&hosts->key, &key, sizeof(key)));
-	has_open = host && host->n_open;
+	last = host && host->n_open ? now : hf_contacts_last(hosts->contacts, &key);
 	pthread_mutex_unlock(&hosts->lock);
-	return has_open;
+	return last;
 }
 
 struct hf_host_part *hf_host_part(struct hf_host *host, size_t lane)

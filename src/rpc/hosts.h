@@ -1,6 +1,7 @@
 /*
  * The addresses that have connections, over all lanes: how many each one has, and which has
- * the most. A connection enters when it comes and leaves when it goes; calls do not count.
+ * the most. A connection enters when it comes and leaves when it goes; calls do not count. When
+ * the last open one of an address was closed is remembered, too, if that is asked for.
  *
  * A host has a part for each lane. Only the lane's thread uses a part, except for its three
  * counts.
@@ -38,19 +39,22 @@ struct hf_host_part {
 			  * closed yet */
 };
 
-int hf_hosts_new(struct hf_hosts **hostsp, const struct hf_siphash_key *key, size_t max_per_host);
+/* @max_contacts: see struct hf_rpc_limits. */
+int hf_hosts_new(struct hf_hosts **hostsp, const struct hf_siphash_key *key, size_t max_per_host,
+		 size_t max_contacts);
 struct hf_hosts *hf_hosts_free(struct hf_hosts *hosts);
 
 /* One more connection of @addr. NULL: the address has as many as it may have, or there is no memory. @n_parts
  * is the same in every call. */
 struct hf_host *hf_hosts_enter(struct hf_hosts *hosts, const struct hf_addr *addr, size_t n_parts);
-/* A connection is closed: it cannot make room for another any more. */
-void hf_hosts_close(struct hf_hosts *hosts, struct hf_host *host);
+/* A connection is closed: it cannot make room for another any more. @now is monotonic ns. */
+void hf_hosts_close(struct hf_hosts *hosts, struct hf_host *host, uint64_t now);
 /* A closed connection has ended its last call. @host may be freed here. */
 void hf_hosts_leave(struct hf_hosts *hosts, struct hf_host *host);
 
 size_t hf_hosts_most(struct hf_hosts *hosts); /* connections of the address that has the most */
-bool hf_hosts_has_open(struct hf_hosts *hosts, const struct hf_addr *addr);
+/* When the address had an open connection last: @now, or earlier. Only with @max_contacts. */
+uint64_t hf_hosts_last_contact(struct hf_hosts *hosts, const struct hf_addr *addr, uint64_t now);
 
 struct hf_host_part *hf_host_part(struct hf_host *host, size_t lane);
 

@@ -95,7 +95,7 @@ static void arrive(const struct arrival *arrival)
 	}
 	refuse(arrival->lane, arrival->socket, HF_LIMIT_CONNECTIONS, &arrival->peer, "too-many-connections");
 	atomic_fetch_sub_explicit(&server->n_connections, 1, memory_order_relaxed);
-	hf_hosts_close(server->hosts, arrival->host);
+	hf_hosts_close(server->hosts, arrival->host, hf_loop_now(arrival->lane->loop));
 	hf_hosts_leave(server->hosts, arrival->host);
 }
 
@@ -157,7 +157,7 @@ static void admit(struct hf_rpc_lane *home, struct hf_socket *socket, const stru
 		arrival.lane = server->lanes[server->n_dealt++ % server->n_lanes];
 	} else if (!choose_victim(server, &arrival)) {
 		refuse(home, socket, HF_LIMIT_CONNECTIONS, peer, "too-many-connections");
-		hf_hosts_close(server->hosts, arrival.host);
+		hf_hosts_close(server->hosts, arrival.host, hf_loop_now(home->loop));
 		hf_hosts_leave(server->hosts, arrival.host);
 		return;
 	}

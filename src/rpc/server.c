@@ -48,7 +48,8 @@ static int make_tables(struct hf_rpc_server *server, struct hf_loop *loop)
 
 	hf_loop_random(loop, keys, sizeof(keys));
 	server->channel_key = keys[1];
-	r = hf_hosts_new(&server->hosts, &keys[0], server->limits.max_connections_per_host);
+	r = hf_hosts_new(&server->hosts, &keys[0], server->limits.max_connections_per_host,
+			 server->limits.max_contacts);
 	if (r < 0)
 		return hf_trace(r);
 	return hf_trace(hf_replay_new(&server->replay, &keys[1], REPLAY_ENTRIES));
@@ -183,9 +184,10 @@ void hf_rpc_server_begin_no_more(struct hf_rpc_server *server)
 
 /* Counters */
 
-bool hf_rpc_server_has_connection(const struct hf_rpc_server *server, const struct hf_addr *peer)
+uint64_t hf_rpc_server_last_contact(const struct hf_rpc_server *server, const struct hf_addr *peer,
+				    uint64_t now)
 {
-	return hf_hosts_has_open(server->hosts, peer);
+	return hf_hosts_last_contact(server->hosts, peer, now);
 }
 
 static void add_lane(const struct hf_rpc_lane *lane, struct hf_limit_use *uses)

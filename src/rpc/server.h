@@ -45,7 +45,8 @@ struct hf_rpc_limits {
 	size_t max_reply;   /* of the longest reply: this much must be free before a call that may have it
 			     * begins */
 	int keepalive_s;    /* see struct hf_socket_bind */
-	uint64_t idle_ns;   /* until a connection without work is closed */
+	size_t max_contacts; /* addresses for hf_rpc_server_last_contact(); 0: it is not called */
+	uint64_t idle_ns;    /* until a connection without work is closed */
 	uint64_t stall_ns; /* until a connection is closed in the middle of a record, or with a reply that its
 			    * peer does not read */
 	size_t max_handshakes;          /* TLS handshakes under way, per lane */
@@ -92,8 +93,10 @@ void hf_rpc_server_drain(struct hf_rpc_server *server, uint64_t timeout_ns, void
 /* After the loops have stopped: calls under way may still end and be answered, but no further call begins. */
 void hf_rpc_server_begin_no_more(struct hf_rpc_server *server);
 
-/* Is a connection from this address open? From any thread. */
-bool hf_rpc_server_has_connection(const struct hf_rpc_server *server, const struct hf_addr *peer);
+/* When was a connection from this address open last? @now, or earlier; too late rather than too early. From
+ * any thread, with limits.max_contacts. */
+uint64_t hf_rpc_server_last_contact(const struct hf_rpc_server *server, const struct hf_addr *peer,
+				    uint64_t now);
 
 /* Counters */
 struct hf_rpc_counts {

@@ -17,6 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 from commandline import CliPlay
 from play import main
 from rest import Events
+from rpc import TcpCaller
 
 TIME = 2  # seconds
 RELEASED = "holdfast_silent_clients_released_total"
@@ -165,9 +166,27 @@ class Silent(CliPlay):
         self.filter(self.a, "tcp flags & (syn|ack) == syn", "meta l4proto udp")
         self.until(lambda: self.rest.get(self.client_path(self.a)).json["silent_seconds"], "it is silent", passes=lambda s: s > 3 * TIME)
         self.assertEqual(self.released(), before)
+        ended = time.monotonic()
         self.a.drop_callers()
         self.b.grants.wait(1)  # nothing tells it from a host that is gone
+        self.assertGreaterEqual(time.monotonic() - ended, TIME)
         self.assertEqual(self.released() - before, 1)
+
+    def test_connections_that_come_and_go_are_signs_of_life(self):
+        """Every question is dropped, and most of the time no connection is open."""
+        before = self.released()
+        self.hold(self.a)
+        self.a.drop_callers()
+        self.filter(self.a, "tcp flags & (syn|ack) == syn", "meta l4proto udp")
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        began = time.monotonic()
+        while time.monotonic() - began < 4 * TIME:
+            TcpCaller((self.network.SERVER[0], 2049), (self.a.address, 0), self.a.namespace).close()
+            ended = time.monotonic()
+            self.until(lambda: time.monotonic() - ended, "no connection is open", passes=lambda passed: passed > TIME / 2)
+        self.assertEqual((self.released(), self.b.grants.items), (before, []))
+        self.b.grants.wait(1)
+        self.assertGreaterEqual(time.monotonic() - ended, TIME)
 
     def test_a_server_that_stood_still_asks_anew(self):
         """What came meanwhile is in its sockets."""

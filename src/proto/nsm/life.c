@@ -110,14 +110,14 @@ static int ask(void *user, struct hf_client *client, void (*done)(void *context,
 	return r;
 }
 
-static bool has_connection(void *user, const struct hf_client *client)
+static uint64_t last_contact(void *user, const struct hf_client *client, uint64_t now)
 {
 	const struct hf_nsm_options *options = &((const struct hf_nsm *)user)->options;
 
-	return options->has_connection(options->connection_user, &client->address);
+	return options->last_contact(options->contact_user, &client->address, now);
 }
 
-const struct hf_recovery_asker hf_nsm_asker = { .ask = ask, .has_connection = has_connection };
+const struct hf_recovery_asker hf_nsm_asker = { .ask = ask, .last_contact = last_contact };
 
 void hf_nsm_lives_deinit(struct hf_nsm *nsm)
 {

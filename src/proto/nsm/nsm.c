@@ -126,7 +126,7 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 	teller.user = nsm;
 	set_teller(options->recovery, &teller);
 	asker.user = nsm;
-	if (options->has_connection)
+	if (options->last_contact)
 		hf_recovery_set_asker(options->recovery, &asker);
 	*nsmp = nsm;
 	nsm = NULL;

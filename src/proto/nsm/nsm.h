@@ -77,10 +77,10 @@ struct hf_nsm_options {
 	enum hf_nsm_allow allow_mon;
 	/* May this address use an export? NULL: no address may. */
 	bool (*is_export_client)(void *user, const struct hf_addr *peer);
-	/* Is a connection from this address open? NULL: it is not known, and so no silent client loses its
-	 * locks. */
-	bool (*has_connection)(void *user, const struct hf_addr *peer);
-	void *connection_user;
+	/* When was a connection from this address open last: @now, or earlier (monotonic ns). NULL: it is not
+	 * known, and so no silent client loses its locks. */
+	uint64_t (*last_contact)(void *user, const struct hf_addr *peer, uint64_t now);
+	void *contact_user;
 	void *user;
 	struct hf_rpc_presence *presence; /* which clients have TLS connections; NULL: none is asked for */
 	bool (*demands_tls)(void *user);  /* any export does; NULL: none */

@@ -13,6 +13,7 @@ static size_t n_asked;         /* questions to alpha */
 static bool is_alpha_alive;    /* its host answers */
 static bool is_carol_alive;    /* the waiter's */
 static bool is_connected;      /* alpha has a connection */
+static uint64_t contact_at;    /* when its last one was closed */
 static bool is_asker_too_busy; /* no question can be asked */
 
 struct question {
@@ -60,14 +61,16 @@ static int ask(void *user, struct hf_client *client, void (*done)(void *context,
 	return 0;
 }
 
-static bool has_connection(void *user, const struct hf_client *client)
+static uint64_t last_contact(void *user, const struct hf_client *client, uint64_t now)
 {
-	return is_connected && client == a();
+	if (client != a())
+		return 0;
+	return is_connected ? now : contact_at;
 }
 
 static void join(void)
 {
-	static const struct hf_recovery_asker asker = { .ask = ask, .has_connection = has_connection };
+	static const struct hf_recovery_asker asker = { .ask = ask, .last_contact = last_contact };
 
 	hf_recovery_set_asker(w.recovery, &asker);
 	assert_int_equal(hf_recovery_start(w.recovery), 0);
@@ -76,7 +79,7 @@ static void join(void)
 static int begin(void **state)
 {
 	hf_list_init(&questions);
-	n_asked = 0;
+	n_asked = contact_at = 0;
 	is_alpha_alive = is_connected = is_asker_too_busy = false;
 	is_carol_alive = true;
 	world_init(&w);
@@ -171,8 +174,25 @@ static void test_connection_is_a_sign_of_life(void **state)
 	hold_and_wait();
 	is_connected = true;
 	expect_kept();
+	assert_true(n_asked > 0);
 	is_connected = false;
-	turn_for(w.loop, TIME);
+	contact_at = hf_loop_now(w.loop);
+	turn_for(w.loop, TIME - HF_NS_PER_S);
+	assert_int_equal(count_released(), 0); /* the whole time passes after its end */
+	turn_for(w.loop, TIME / 2);
+	assert_int_equal(count_released(), 1);
+}
+
+/* No look of the server finds one of them open. */
+static void test_short_connections_are_signs_of_life(void **state)
+{
+	hold_and_wait();
+	for (uint64_t past = 0; past < LONG; past += TIME * 3 / 4) {
+		turn_for(w.loop, TIME * 3 / 4);
+		contact_at = hf_loop_now(w.loop);
+	}
+	assert_int_equal(count_released(), 0);
+	turn_for(w.loop, 2 * TIME);
 	assert_int_equal(count_released(), 1);
 }
 
@@ -271,6 +291,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_client_that_answers_keeps_its_locks, begin, end),
 		cmocka_unit_test_setup_teardown(test_client_that_calls_keeps_its_locks, begin, end),
 		cmocka_unit_test_setup_teardown(test_connection_is_a_sign_of_life, begin, end),
+		cmocka_unit_test_setup_teardown(test_short_connections_are_signs_of_life, begin, end),
 		cmocka_unit_test_setup_teardown(test_host_that_never_answered_is_not_judged, begin, end),
 		cmocka_unit_test_setup_teardown(test_server_that_is_cut_off_releases_nothing, begin, end),
 		cmocka_unit_test_setup_teardown(test_question_that_was_not_asked_counts_for_nothing, begin,

@@ -1,0 +1,80 @@
+/* When an address was there last, with few places. */
+#include "../test.h"
+
+#include "rpc/contacts.h"
+
+static struct hf_contacts *contacts;
+
+static int begin(void **state)
+{
+	return hf_contacts_new(&contacts, &(struct hf_siphash_key){ 1, 2 }, 3);
+}
+
+static int end(void **state)
+{
+	contacts = hf_contacts_free(contacts);
+	return 0;
+}
+
+static struct hf_addr addr_of(const char *text, uint16_t port)
+{
+	struct hf_addr addr;
+
+	assert_true(hf_addr_parse(&addr, text));
+	addr.port = port;
+	return addr;
+}
+
+static void note(const char *text, uint64_t now)
+{
+	struct hf_addr addr = addr_of(text, 700);
+
+	hf_contacts_note(contacts, &addr, now);
+}
+
+static uint64_t last(const char *text)
+{
+	struct hf_addr addr = addr_of(text, 0);
+
+	return hf_contacts_last(contacts, &addr);
+}
+
+static void test_each_address_has_its_time(void **state)
+{
+	note("192.0.2.1", 10);
+	note("2001:db8::1", 20);
+	note("192.0.2.1", 30);
+	assert_int_equal(last("192.0.2.1"), 30);
+	assert_int_equal(last("2001:db8::1"), 20);
+	assert_int_equal(last("192.0.2.2"), 0);
+	note("192.0.2.1", 25); /* by the clock of another loop */
+	assert_int_equal(last("192.0.2.1"), 30);
+}
+
+static void test_what_is_forgotten_counts_as_later(void **state)
+{
+	note("192.0.2.1", 10);
+	note("192.0.2.2", 20);
+	note("192.0.2.3", 30);
+	note("192.0.2.1", 40);
+	note("192.0.2.4", 50); /* in the place of the second */
+	assert_int_equal(last("192.0.2.1"), 40);
+	assert_int_equal(last("192.0.2.2"), 20);
+	assert_int_equal(last("192.0.2.3"), 30);
+	assert_int_equal(last("192.0.2.4"), 50);
+	note("192.0.2.5", 60);
+	note("192.0.2.6", 70);
+	assert_int_equal(last("192.0.2.1"), 40);
+	assert_int_equal(last("192.0.2.2"), 40); /* too late, never too early */
+	assert_int_equal(last("192.0.2.9"), 40);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup_teardown(test_each_address_has_its_time, begin, end),
+		cmocka_unit_test_setup_teardown(test_what_is_forgotten_counts_as_later, begin, end),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
