@@ -85,7 +85,8 @@ struct hf_recovery_asker {
 	 * error: the host was not asked. */
 	int (*ask)(void *user, struct hf_client *client, void (*done)(void *context, bool has_answered),
 		   void *context);
-	/* When a connection from its address was open last: @now, or earlier (monotonic ns). */
+	/* When a connection from its address was open last, or a datagram came from there: @now, or earlier
+	 * (monotonic ns). */
 	uint64_t (*last_contact)(void *user, const struct hf_client *client, uint64_t now);
 	void *user;
 };

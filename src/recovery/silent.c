@@ -12,8 +12,9 @@
  *	answered: the case ends,          released, if the next walk still finds
  *	and the time begins anew          the client in the way of the waiter
  *
- * A call of the client, an answer of its host, and an open connection from its address are
- * signs of life, the last one until it is closed. Each of these also keeps its locks:
+ * A call of the client, an answer of its host, a datagram and an open connection from its
+ * address are signs of life, a connection until it is closed. A datagram may be forged; that
+ * only keeps locks. Each of these also keeps them:
  *
  *	its host has never answered the server    a firewall may drop every question, so no
  *	                                          answer means nothing

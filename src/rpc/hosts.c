@@ -198,6 +198,13 @@ size_t hf_hosts_most(struct hf_hosts *hosts)
 	return most;
 }
 
+void hf_hosts_note(struct hf_hosts *hosts, const struct hf_addr *addr, uint64_t now)
+{
+	pthread_mutex_lock(&hosts->lock);
+	hf_contacts_note(hosts->contacts, addr, now);
+	pthread_mutex_unlock(&hosts->lock);
+}
+
 uint64_t hf_hosts_last_contact(struct hf_hosts *hosts, const struct hf_addr *addr, uint64_t now)
 {
 	struct hf_addr key = *addr;

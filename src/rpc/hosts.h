@@ -1,7 +1,8 @@
 /*
  * The addresses that have connections, over all lanes: how many each one has, and which has
  * the most. A connection enters when it comes and leaves when it goes; calls do not count. When
- * the last open one of an address was closed is remembered, too, if that is asked for.
+ * the last open one of an address was closed is remembered, too, if that is asked for, and when
+ * its last datagram came.
  *
  * A host has a part for each lane. Only the lane's thread uses a part, except for its three
  * counts.
@@ -53,7 +54,9 @@ void hf_hosts_close(struct hf_hosts *hosts, struct hf_host *host, uint64_t now);
 void hf_hosts_leave(struct hf_hosts *hosts, struct hf_host *host);
 
 size_t hf_hosts_most(struct hf_hosts *hosts); /* connections of the address that has the most */
-/* When the address had an open connection last: @now, or earlier. Only with @max_contacts. */
+/* A datagram came from this address. Only with @max_contacts, like the next one. */
+void hf_hosts_note(struct hf_hosts *hosts, const struct hf_addr *addr, uint64_t now);
+/* When the address had an open connection or sent a datagram last: @now, or earlier. */
 uint64_t hf_hosts_last_contact(struct hf_hosts *hosts, const struct hf_addr *addr, uint64_t now);
 
 struct hf_host_part *hf_host_part(struct hf_host *host, size_t lane);

@@ -170,10 +170,13 @@ static void drop(struct hf_rpc_port *port)
 
 static void serve_datagram(struct hf_rpc_port *port, const struct hf_datagram *datagram)
 {
+	struct hf_rpc_server *server = port->lane->server;
 	struct hf_rpc_call *call;
 
 	if (!datagram->len || port->lane->is_ending)
 		return;
+	if (server->limits.max_contacts)
+		hf_hosts_note(server->hosts, &datagram->peer, hf_loop_now(port->lane->loop));
 	if (!hf_rpc_port_may_suspend(port)) {
 		drop(port);
 		return;

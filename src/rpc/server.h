@@ -93,8 +93,8 @@ void hf_rpc_server_drain(struct hf_rpc_server *server, uint64_t timeout_ns, void
 /* After the loops have stopped: calls under way may still end and be answered, but no further call begins. */
 void hf_rpc_server_begin_no_more(struct hf_rpc_server *server);
 
-/* When was a connection from this address open last? @now, or earlier; too late rather than too early. From
- * any thread, with limits.max_contacts. */
+/* When was a connection from this address open last, or when did a datagram come? @now, or earlier; too late
+ * rather than too early. From any thread, with limits.max_contacts. */
 uint64_t hf_rpc_server_last_contact(const struct hf_rpc_server *server, const struct hf_addr *peer,
 				    uint64_t now);
 

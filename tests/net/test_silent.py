@@ -17,9 +17,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 from commandline import CliPlay
 from play import main
 from rest import Events
-from rpc import TcpCaller
+from rpc import TcpCaller, UdpCaller, call_message, exchange
 
 TIME = 2  # seconds
+NFS = 100003
 RELEASED = "holdfast_silent_clients_released_total"
 REASON = "it is silent, and others wait for its locks"
 
@@ -187,6 +188,24 @@ class Silent(CliPlay):
         self.assertEqual((self.released(), self.b.grants.items), (before, []))
         self.b.grants.wait(1)
         self.assertGreaterEqual(time.monotonic() - ended, TIME)
+
+    def test_calls_of_any_program_over_udp_are_signs_of_life(self):
+        """Its firewall lets in only the answers to what it asks itself."""
+        before = self.released()
+        self.hold(self.a)
+        self.a.drop_callers()
+        self.filter(self.a, "tcp flags & (syn|ack) == syn", "udp sport != 2049", "udp dport 111")
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        caller = UdpCaller((self.network.SERVER[0], 2049), (self.a.address, 0), self.a.namespace)
+        self.addCleanup(caller.close)
+        began = time.monotonic()
+        while time.monotonic() - began < 4 * TIME:
+            exchange(caller, call_message(NFS, 3, 0))
+            called = time.monotonic()
+            self.until(lambda: time.monotonic() - called, "it is quiet", passes=lambda passed: passed > TIME / 2)
+        self.assertEqual((self.released(), self.b.grants.items), (before, []))
+        self.b.grants.wait(1)
+        self.assertGreaterEqual(time.monotonic() - called, TIME)
 
     def test_a_server_that_stood_still_asks_anew(self):
         """What came meanwhile is in its sockets."""

@@ -77,8 +77,8 @@ struct hf_nsm_options {
 	enum hf_nsm_allow allow_mon;
 	/* May this address use an export? NULL: no address may. */
 	bool (*is_export_client)(void *user, const struct hf_addr *peer);
-	/* When was a connection from this address open last: @now, or earlier (monotonic ns). NULL: it is not
-	 * known, and so no silent client loses its locks. */
+	/* When was a connection from this address open last, or when did a datagram come: @now, or earlier
+	 * (monotonic ns). NULL: it is not known, and so no silent client loses its locks. */
 	uint64_t (*last_contact)(void *user, const struct hf_addr *peer, uint64_t now);
 	void *contact_user;
 	void *user;
