@@ -234,6 +234,7 @@ int hf_client_names_new(struct hf_client_names **namesp, const struct hf_resolve
 	struct hf_lookups_options options = {
 		.ask = ask_host,
 		.report = report_host,
+		.what = "hosts of exports",
 		.max_entries = MAX_HOSTS,
 		.max_waiting = MAX_WAITING,
 		.max_threads = N_THREADS,
@@ -252,6 +253,7 @@ int hf_client_names_new(struct hf_client_names **namesp, const struct hf_resolve
 	r = hf_lookups_new(&names->hosts, &options);
 	options.ask = ask_peer;
 	options.report = report_peer;
+	options.what = "names of clients";
 	options.max_entries = MAX_PEERS;
 	if (r == 0)
 		r = hf_lookups_new(&names->peers, &options);

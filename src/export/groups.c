@@ -97,6 +97,7 @@ int hf_groups_new(struct hf_groups **groupsp, const struct hf_group_source *sour
 	const struct hf_lookups_options options = {
 		.ask = ask,
 		.report = report,
+		.what = "groups of users",
 		.now = source->now,
 		.user = (void *)(uintptr_t)source,
 		.max_entries = MAX_USERS,

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/hashtable.h"
 #include "base/list.h"
+#include "base/log.h"
 #include "base/macros.h"
 #include "base/siphash.h"
 
@@ -56,6 +57,7 @@ struct hf_lookups {
 	bool is_over;
 	uint64_t reports_since;
 	unsigned int n_reports;
+	struct hf_log_limit no_room_log;
 };
 
 static uint64_t now_of(const struct hf_lookups *lookups)
@@ -330,12 +332,13 @@ static bool is_known(const struct entry *entry, uint64_t now)
 enum hf_lookup hf_lookups_get(struct hf_lookups *lookups, struct hf_bytes key,
 			      bool (*visit)(void *user, struct hf_bytes answer), void *user)
 {
+	uint64_t now, n_more = 0;
 	enum hf_lookup answer;
 	struct entry *entry;
-	uint64_t now;
+	bool is_logged;
 
 	if (key.len > HF_LOOKUPS_MAX_KEY)
-		return HF_LOOKUP_FAILED;
+		return HF_LOOKUP_FAILED; /* no caller has one */
 	now = now_of(lookups);
 	pthread_mutex_lock(&lookups->lock);
 	entry = use(lookups, key, now);
@@ -344,9 +347,13 @@ enum hf_lookup hf_lookups_get(struct hf_lookups *lookups, struct hf_bytes key,
 		note_use(lookups, entry);
 		answer = HF_LOOKUP_KNOWN;
 	} else {
-		answer = entry && !entry->has_failed ? HF_LOOKUP_UNKNOWN : HF_LOOKUP_FAILED;
+		answer = entry && entry->has_failed ? HF_LOOKUP_FAILED : HF_LOOKUP_UNKNOWN;
 	}
+	is_logged = !entry && hf_log_limit_allow(&lookups->no_room_log, now, &n_more);
 	pthread_mutex_unlock(&lookups->lock);
+	if (is_logged)
+		hf_log_warn("too much is being looked up; further callers are to try again",
+			    "what=\"%s\" more=%llu", lookups->options.what, (unsigned long long)n_more);
 	return answer;
 }
 
@@ -384,6 +391,7 @@ int hf_lookups_new(struct hf_lookups **lookupsp, const struct hf_lookups_options
 	}
 	lookups->options = *options;
 	lookups->n_refs = 1;
+	lookups->no_room_log.window_ns = REPORTS_NS;
 	if (getrandom(&lookups->hash_key, sizeof(lookups->hash_key), 0) < 0)
 		lookups->hash_key = (struct hf_siphash_key){ (uintptr_t)lookups, now_of(lookups) };
 	pthread_mutex_init(&lookups->lock, NULL);

@@ -10,7 +10,8 @@
  * The number of remembered answers and of waiting questions is bounded. The
  * answer that was not used for longest makes room for a new one, but answers in
  * which a caller found what it looked for go last, and are asked anew first:
- * forged calls cause questions without end. The first question starts a thread, so
+ * forged calls cause questions without end. While there is no room for a question, its answer is
+ * UNKNOWN, and the log says so at most once a minute. The first question starts a thread, so
  * without questions there is none. All functions may be called from every thread.
  */
 #pragma once
@@ -33,6 +34,7 @@ struct hf_lookups_options {
 	void (*report)(void *user, struct hf_bytes key, int error);
 	uint64_t (*now)(void *user); /* in ns; NULL: the system's monotonic clock */
 	void *user;                  /* must outlive all threads that ask */
+	const char *what;            /* is looked up, for the log: "names"; borrowed */
 	size_t max_entries;
 	size_t max_waiting;
 	size_t max_threads;
@@ -52,9 +54,8 @@ struct hf_lookups *hf_lookups_free(struct hf_lookups *lookups);
 HF_DEFINE_CLEANUP(struct hf_lookups *, hf_lookups_free)
 
 enum hf_lookup {
-	HF_LOOKUP_UNKNOWN, /* it is being asked */
-	HF_LOOKUP_FAILED,  /* it could not be answered, and is asked again from time to time; or there is no
-			      room */
+	HF_LOOKUP_UNKNOWN, /* it is being asked, or there is no room: the caller must try again */
+	HF_LOOKUP_FAILED,  /* it could not be answered, and is asked again from time to time */
 	HF_LOOKUP_KNOWN,
 };
 

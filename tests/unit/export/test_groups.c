@@ -17,8 +17,8 @@ enum {               /* users */
 	ROOTISH,     /* only in group 0 */
 	STRANGER,    /* not in the database */
 	BROKEN,      /* cannot be looked up */
-	SLOW,        /* the question waits */
 	CROWDED,     /* in all groups that fit */
+	SLOW,        /* the question waits, as for all users after it */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -40,7 +40,7 @@ static int find(void *user, uint32_t uid, uint32_t *gids, size_t max, size_t *np
 	if (uid == BROKEN)
 		return -EIO;
 	pthread_mutex_lock(&lock);
-	while (uid == SLOW && is_slow)
+	while (uid >= SLOW && is_slow)
 		pthread_cond_wait(&changed, &lock);
 	pthread_mutex_unlock(&lock);
 	*np = uid == ROOTISH ? 1 : uid == CROWDED ? max : 101;
@@ -92,6 +92,20 @@ static void test_lists(void **state)
 	assert_int_equal(list_of(CROWDED)->n, HF_IDENTITY_MAX_LISTED - 1);
 	assert_null(list_of(STRANGER));
 	assert_null(list_of(BROKEN));
+}
+
+/* Otherwise a flood of users would make those groups count that the client names. */
+static void test_without_room_the_call_is_repeated(void **state)
+{
+	const struct hf_group_list *list;
+
+	set_slow(true);
+	for (uint32_t uid = SLOW; uid < SLOW + 300; uid++) {
+		assert_int_equal(hf_groups_find(groups, uid, &list), -EAGAIN);
+		assert_null(list);
+	}
+	set_slow(false);
+	assert_int_equal(list_of(SLOW)->n, 100);
 }
 
 static int identify(const struct hf_export_rule *rule, uint32_t uid, bool may_wait,
@@ -160,6 +174,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_lists, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_without_room_the_call_is_repeated, set_up, tear_down),
 		cmocka_unit_test(test_identities),
 		cmocka_unit_test(test_system),
 	};

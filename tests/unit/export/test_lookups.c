@@ -79,6 +79,7 @@ static int set_up_with(size_t max_threads)
 	const struct hf_lookups_options options = {
 		.ask = ask,
 		.report = report,
+		.what = "words",
 		.now = now,
 		.max_entries = 4,
 		.max_waiting = 3,
@@ -303,7 +304,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_an_empty_answer_is_one, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_bounds, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_what_is_wanted_stays, set_up, tear_down),
-		cmocka_unit_test_setup_teardown(test_what_is_wanted_is_asked_first, set_up_one_thread, tear_down),
+		cmocka_unit_test_setup_teardown(test_what_is_wanted_is_asked_first, set_up_one_thread,
+						tear_down),
 		cmocka_unit_test_setup_teardown(test_reports_are_few, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_free_while_a_question_is_asked, set_up, tear_down),
 	};
