@@ -230,6 +230,12 @@ class Groups(Exports):
         self.belongs_to(6030)
         self.assertEqual(self.read_stat(self.a, uid=5001, gid=5001, gids=(6030,)), nfs.ACCES)
 
+    def test_the_group_of_the_call_is_the_clients(self):
+        """As with the kernel's server: newgrp has effect on a client."""
+        self.belongs_to(6030)
+        self.assertEqual(self.read_stat(self.a, uid=5001, gid=6030), nfs.OK)
+        self.assertEqual(self.read_stat(self.a, uid=5001, gid=6031), nfs.ACCES)
+
     def test_a_user_that_is_not_known_here(self):
         self.belongs_to(6030)
         self.assertEqual(self.read_stat(self.a, uid=7777, gid=7777, gids=(6030,)), nfs.OK)
