@@ -29,7 +29,8 @@ enum hf_named {
 /* How names are looked up. Each function blocks, and returns 0 or < 0: the question could not be answered
  * now. */
 struct hf_resolver {
-	/* At most @max addresses of a name; *np 0: it has none, for sure. */
+	/* At most @max addresses of a name; *np 0: it has none, for sure. A name with a dot is whole: no
+	 * domain is appended. */
 	int (*find_addresses)(void *user, const char *name, struct hf_addr *addrs, size_t max, size_t *np);
 	/* The name of an address; "": it has none. */
 	int (*find_name)(void *user, const struct hf_addr *addr, char name[HF_CLIENT_NAME_MAX + 1]);

@@ -1,6 +1,7 @@
 /* Names as the host knows them: /etc/hosts, DNS, and what else nsswitch.conf has. */
 #include <errno.h>
 #include <netdb.h>
+#include <resolv.h>
 #include <string.h>
 #include <sys/socket.h>
 
@@ -29,13 +30,32 @@ static int error_of(int code)
 	}
 }
 
+/*
+ * A name with a dot is whole: with the search list of resolv.conf, a name that does not exist would be looked
+ * for below other domains, and the owner of one of them could confirm a name that is not its own. A trailing
+ * dot would say so, too, but /etc/hosts has no names with one. So this thread's resolver gets the host's
+ * settings as they are now, without the list. A name without a dot needs the list.
+ */
+static int set_resolver(const char *name)
+{
+	res_nclose(&_res);
+	if (res_ninit(&_res) < 0)
+		return -ENOMEM;
+	if (strchr(name, '.'))
+		_res.options &= ~(unsigned long)RES_DNSRCH;
+	return 0;
+}
+
 static int find_addresses(void *user, const char *name, struct hf_addr *addrs, size_t max, size_t *np)
 {
 	const struct addrinfo hints = { .ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM };
 	struct addrinfo *found = NULL;
-	int code = getaddrinfo(name, NULL, &hints, &found);
+	int code, r = set_resolver(name);
 
 	*np = 0;
+	if (r < 0)
+		return r;
+	code = getaddrinfo(name, NULL, &hints, &found);
 	if (code)
 		return error_of(code);
 	for (const struct addrinfo *at = found; at && *np < max; at = at->ai_next)

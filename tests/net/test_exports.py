@@ -85,10 +85,10 @@ class Names(Exports):
     """Clients by name: alpha (the host a) reads, all of lab (b, and d from its first call on) write, all others of
     example.org have nothing. A name server of the test's own knows them."""
 
-    n_hosts = 6
+    n_hosts = 9
     exports = (
         "{{path: {base}/data, name: /data, squash: none, rules: [{{clients: [127.0.0.0/8, '::1']}}, "
-        "{{clients: [alpha.example.org], access: ro}}, {{clients: ['*.lab.example.org', gone.example.org]}}]}}",
+        "{{clients: [alpha.example.org], access: ro}}, {{clients: ['*.lab.example.org', gone.example.org, near]}}]}}",
     )
 
     @classmethod
@@ -96,8 +96,9 @@ class Names(Exports):
         cls.names = NameServer(cls.network.server)
         cls.addClassCleanup(cls.names.close)
         daemon = super().make_daemon(settings)
-        for path, text in (("/etc/resolv.conf", "nameserver 127.0.0.1\noptions timeout:1 attempts:1\n"),
-                           ("/etc/nsswitch.conf", "hosts: dns\npasswd: files\ngroup: files\n")):  # fmt: skip
+        for path, text in (("/etc/resolv.conf", "nameserver 127.0.0.1\nsearch corp.test\noptions timeout:1 attempts:1\n"),
+                           ("/etc/hosts", "127.0.0.1 localhost\n10.98.0.16 noted.lab.example.org noted\n"),
+                           ("/etc/nsswitch.conf", "hosts: files dns\npasswd: files\ngroup: files\n")):  # fmt: skip
             daemon.over[path] = os.path.join(cls.base, os.path.basename(path))
             with open(daemon.over[path], "w", encoding="ascii") as out:
                 out.write(text)
@@ -105,12 +106,17 @@ class Names(Exports):
             address = f"10.98.0.{10 + number}"
             cls.names.add(f"{name}.example.org", "192.0.2.1" if name == "liar.lab" else address)
             cls.names.add_reverse(address, f"{name}.example.org")
+        # The search list has a host that is called like one of lab.
+        cls.names.add_reverse("10.98.0.17", "ghost.lab.example.org")
+        for name in ("ghost.lab.example.org", "gone.example.org"):
+            cls.names.add(f"{name}.corp.test", "10.98.0.17")
+        cls.names.add("near.corp.test", "10.98.0.18")
         return daemon
 
     def setUp(self):
         super().setUp()
         self.names.is_silent = False
-        self.d, self.e, self.f = self.hosts[3:]
+        self.d, self.e, self.f, self.g, self.h, self.i = self.hosts[3:]
 
     def test_hosts_and_domains(self):
         a, b = self.client(self.a), self.client(self.b)
@@ -128,6 +134,17 @@ class Names(Exports):
         for _ in range(100):
             self.assertEqual(b.getattr(root).stat, nfs.OK)
         self.assertEqual(len(self.names.asked), asked, "what is known is not asked again at once")
+
+    def test_a_name_with_a_dot_is_whole(self):
+        """The search list of resolv.conf counts only for names without a dot."""
+        for host in (self.g, self.i):  # in /etc/hosts; "near" in the domain of the search list
+            client = self.client(host)
+            self.until(lambda: client.mnt("/data").stat, "it may mount", passes=lambda stat: stat == 0)
+        ghost = self.client(self.h)
+        stat = self.until(lambda: ghost.getattr(self.fh).stat, "it is answered", passes=lambda stat: stat != nfs.JUKEBOX)
+        self.assertEqual(stat, nfs.ACCES)
+        asked = [name for name, _ in self.names.asked if name.endswith(".corp.test")]
+        self.assertEqual(set(asked), {"near.corp.test"})
 
     def test_while_a_name_is_not_known(self):
         """The name server does not answer: the client is to try again, and others are served meanwhile."""
@@ -166,7 +183,7 @@ class Names(Exports):
 
     def test_shown(self):
         with self.network.server, nfs.Client(2049) as client:
-            self.assertEqual(client.exports()["/data"][2:], ["alpha.example.org", "*.lab.example.org", "gone.example.org"])
+            self.assertEqual(client.exports()["/data"][2:], ["alpha.example.org", "*.lab.example.org", "gone.example.org", "near"])
 
 
 def nfs_near(test):
