@@ -187,6 +187,12 @@ enum hf_named hf_client_names_is_in_domain(struct hf_client_names *names, const 
 	return search.is_found ? HF_NAMED_YES : HF_NAMED_NO;
 }
 
+void hf_client_names_renew(struct hf_client_names *names)
+{
+	hf_lookups_renew(names->hosts);
+	hf_lookups_renew(names->peers);
+}
+
 void hf_client_names_wait(struct hf_client_names *names, const char *name, const struct hf_addr *client,
 			  uint64_t ns)
 {

@@ -53,6 +53,8 @@ enum hf_named hf_client_names_is_host(struct hf_client_names *names, const char 
 				      const struct hf_addr *client);
 enum hf_named hf_client_names_is_in_domain(struct hf_client_names *names, const char *pattern,
 					   const struct hf_addr *client);
+/* The next use of each name asks anew; until that is answered, what is known counts. */
+void hf_client_names_renew(struct hf_client_names *names);
 /* On a thread that may wait: until the look-ups of the name, or of the client's address if it is NULL, have
  * been made; at most @ns. */
 void hf_client_names_wait(struct hf_client_names *names, const char *name, const struct hf_addr *client,

@@ -273,6 +273,7 @@ int hf_exports_publish(struct hf_exports *exports, struct hf_export_list *list)
 
 	if (!retired)
 		return hf_trace(-ENOMEM);
+	hf_client_names_renew(exports->names);
 	for (size_t i = 0; i < list->n; i++) {
 		log_loaded(list->items[i]);
 		look_up_hosts(list->items[i]);

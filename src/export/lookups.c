@@ -33,6 +33,7 @@ struct entry {
 	bool has_answer;
 	bool has_failed;    /* since the last answer */
 	uint64_t ask_again; /* not before this */
+	uint64_t age;       /* of the lookups, when it was asked last */
 	uint64_t stale_at;
 	uint8_t *answer;
 	size_t answer_len;
@@ -55,6 +56,7 @@ struct hf_lookups {
 	size_t n_threads;
 	size_t n_idle;
 	bool is_over;
+	uint64_t age; /* rises when all is to be asked anew */
 	uint64_t reports_since;
 	unsigned int n_reports;
 	struct hf_log_limit no_room_log;
@@ -300,6 +302,7 @@ static void put_in_queue(struct hf_lookups *lookups, struct entry *entry)
 	if (!lookups->n_threads)
 		return; /* the next caller tries again */
 	entry->is_asked = true;
+	entry->age = lookups->age;
 	if (entry->is_wanted)
 		hf_list_push_front(&lookups->waiting, &entry->waiting);
 	else
@@ -319,7 +322,7 @@ static struct entry *use(struct hf_lookups *lookups, struct hf_bytes key, uint64
 	if (!entry)
 		return NULL;
 	note_use(lookups, entry);
-	if (!entry->is_asked && now >= entry->ask_again)
+	if (!entry->is_asked && (now >= entry->ask_again || entry->age != lookups->age))
 		put_in_queue(lookups, entry);
 	return entry;
 }
@@ -355,6 +358,13 @@ enum hf_lookup hf_lookups_get(struct hf_lookups *lookups, struct hf_bytes key,
 		hf_log_warn("too much is being looked up; further callers are to try again",
 			    "what=\"%s\" more=%llu", lookups->options.what, (unsigned long long)n_more);
 	return answer;
+}
+
+void hf_lookups_renew(struct hf_lookups *lookups)
+{
+	pthread_mutex_lock(&lookups->lock);
+	lookups->age++;
+	pthread_mutex_unlock(&lookups->lock);
 }
 
 bool hf_lookups_wait(struct hf_lookups *lookups, struct hf_bytes key, uint64_t ns)

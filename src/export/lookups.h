@@ -3,9 +3,9 @@
  * few threads ask; the answers are remembered for a while. A caller never waits
  * for an answer unless it says so: what is not known yet is UNKNOWN, and asked.
  *
- * An answer is fresh for some time. After that it still counts, and is asked
- * anew. If asking fails, the last answer counts until it is stale. Then the
- * answer is UNKNOWN again.
+ * An answer is fresh for some time. The first caller after that has it asked anew;
+ * until the new answer is there, or if asking fails, the old one counts until it is
+ * stale. Then the answer is UNKNOWN again.
  *
  * The number of remembered answers and of waiting questions is bounded. The
  * answer that was not used for longest makes room for a new one, but answers in
@@ -63,5 +63,7 @@ enum hf_lookup {
  */
 enum hf_lookup hf_lookups_get(struct hf_lookups *lookups, struct hf_bytes key,
 			      bool (*visit)(void *user, struct hf_bytes answer), void *user);
+/* The next use of each answer asks anew. Until then, and while that takes, the old one counts. */
+void hf_lookups_renew(struct hf_lookups *lookups);
 /* On a thread that may wait: until the question has been asked, or @ns are over. True: it is known. */
 bool hf_lookups_wait(struct hf_lookups *lookups, struct hf_bytes key, uint64_t ns);

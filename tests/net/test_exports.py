@@ -146,6 +146,17 @@ class Names(Exports):
         asked = [name for name, _ in self.names.asked if name.endswith(".corp.test")]
         self.assertEqual(set(asked), {"near.corp.test"})
 
+    def test_a_reload_asks_anew(self):
+        """What was known counts until the answer is there."""
+        client = self.client(self.a)
+        self.until(lambda: client.mnt("/data").stat, "it may mount", passes=lambda stat: stat == 0)
+        self.names.add("alpha.example.org", "192.0.2.9")
+        self.addCleanup(self.reload, self.exports)
+        self.addCleanup(self.names.add, "alpha.example.org", self.a.address)
+        self.assertEqual(client.getattr(self.fh).stat, nfs.OK)
+        self.reload(self.exports)
+        self.until(lambda: client.getattr(self.fh).stat, "it is refused", passes=lambda stat: stat == nfs.ACCES)
+
     def test_while_a_name_is_not_known(self):
         """The name server does not answer: the client is to try again, and others are served meanwhile."""
         self.names.is_silent = True

@@ -295,6 +295,25 @@ static void test_free_while_a_question_is_asked(void **state)
 	set_answer("yes", 0, false);
 }
 
+/* The old answer counts until the new one is there. A question from before does not count as asked anew. */
+static void test_asked_anew_when_that_is_wanted(void **state)
+{
+	assert_true(await("a"));
+	set_answer("no", 0, true);
+	hf_lookups_renew(bed.lookups);
+	assert_string_equal(get("a"), "yes");
+	await_asked(2);
+	hf_lookups_renew(bed.lookups);
+	set_answer("no", 0, false);
+	while (strcmp(get("a"), "yes") == 0)
+		sched_yield();
+	assert_string_equal(get("a"), "no");
+	await_asked(3);
+	assert_true(await("a"));
+	assert_string_equal(get("a"), "no");
+	assert_int_equal(bed.n_asked, 3);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -306,6 +325,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_what_is_wanted_stays, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_what_is_wanted_is_asked_first, set_up_one_thread,
 						tear_down),
+		cmocka_unit_test_setup_teardown(test_asked_anew_when_that_is_wanted, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_reports_are_few, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_free_while_a_question_is_asked, set_up, tear_down),
 	};
