@@ -85,7 +85,9 @@ static bool ends_word(int c, bool is_quoted, const char *stops)
 {
 	if (c == EOF || c == '\n')
 		return true;
-	return !is_quoted && (is_blank(c) || strchr(stops, c));
+	if (is_quoted || c == '\0') /* strchr() would find the end of @stops */
+		return false;
+	return is_blank(c) || strchr(stops, c);
 }
 
 /* Reads a word into reader->word, up to a blank, an end of line or one of @stops. NULL: it cannot be read. */

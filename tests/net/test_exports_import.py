@@ -260,9 +260,14 @@ class Import(unittest.TestCase):
             out.write("/tmp *(rw)\n")
         self.assertEqual(run("", path).returncode, 0)
 
+    def test_a_byte_0(self):
+        for text in ("/tmp\0 *(rw)\n", "/tmp \0*(rw)\n", "/tmp *\0(rw)\n", "/tmp *(rw\0)\n", "/tmp 192.0.2.7(rw)\0\n", "/tmp -rw\0 *\n", "\0"):
+            with self.subTest(text=text):
+                self.assertEqual(self.taken(text, ("stdin:1: a word has a byte 0 in it",)), [])
+
     def test_noise(self):
         """No text makes it fall over, and whatever it writes is a configuration."""
-        seed = b'/tmp "a\\040b" 192.0.2.0/24(rw,anonuid=5) -ro @g(sec=sys) #\\\n\t*()'
+        seed = b'\0/tmp "a\\040b" 192.0.2.0/24(rw,anonuid=5) -ro @g(sec=sys) #\\\n\t*()'
         for i in range(30):
             noise = bytes(seed[(i * 7 + j * j * (i + 3)) % len(seed)] for j in range(120))
             done = run(noise.decode("latin-1"), "-")
