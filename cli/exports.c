@@ -8,7 +8,6 @@
 #include <unistd.h>
 
 #include "base/cleanup.h"
-#include "base/utf8.h"
 #include "cli/cli.h"
 #include "cli/exports.h"
 
@@ -33,65 +32,6 @@ void import_say(struct import *import, unsigned int line, const char *format, ..
 
 /* Entries */
 
-static bool is_plain(const char *text)
-{
-	size_t len = strlen(text), n;
-	uint32_t code;
-
-	for (size_t i = 0; i < len; i += n) {
-		n = hf_utf8_decode(text + i, len - i, &code);
-		if (n == 0 || !hf_utf8_is_plain(code))
-			return false;
-	}
-	return true;
-}
-
-static bool has_dots(const char *path)
-{
-	while ((path = strchr(path, '/'))) {
-		size_t len = strcspn(++path, "/");
-
-		if ((len == 1 && path[0] == '.') || (len == 2 && path[0] == '.' && path[1] == '.'))
-			return true;
-	}
-	return false;
-}
-
-static bool check_path(struct import *import, const char *path)
-{
-	const char *why = NULL;
-
-	if (*path != '/')
-		why = "it does not start with /";
-	else if (!is_plain(path))
-		why = "it has characters that are not printable UTF-8; export a directory above it";
-	else if (has_dots(path))
-		why = "it has parts . or ..";
-	if (why)
-		import_say(import, import->line, "path %s: %s", path, why);
-	return !why;
-}
-
-/* The export of a path, also if several lines are for it. NULL: out of memory. */
-static struct import_export *find_export(struct import *import, const char *path)
-{
-	struct import_export *exports;
-	char *copy;
-
-	for (size_t i = 0; i < import->n; i++)
-		if (strcmp(import->exports[i].path, path) == 0)
-			return &import->exports[i];
-	copy = strdup(path);
-	exports = copy ? reallocarray(import->exports, import->n + 1, sizeof(*exports)) : NULL;
-	if (!exports) {
-		free(copy);
-		return NULL;
-	}
-	import->exports = exports;
-	exports[import->n] = (struct import_export){ .path = copy, .line = import->line };
-	return &exports[import->n++];
-}
-
 static bool is_known(const struct import_export *export, const char *client)
 {
 	for (size_t i = 0; i < export->n; i++)
@@ -100,26 +40,21 @@ static bool is_known(const struct import_export *export, const char *client)
 	return false;
 }
 
-int import_add(struct import *import, const char *path, char *client, const struct import_options *options)
+int import_add(struct import *import, struct import_export *export, char *client,
+	       const struct import_options *options)
 {
 	hf_cleanup(hf_freep) char *given = client;
 	struct import_entry entry = { .options = *options, .line = import->line }, *entries;
-	struct import_export *export;
 	char name[MAX_CLIENT];
 	bool is_client;
 
-	if (!check_path(import, path))
-		return 0;
-	export = find_export(import, path);
-	if (!export)
-		return -ENOMEM;
 	is_client = import_read_client(import, given, &entry.kind, name, sizeof(name));
 	export->is_held |= !is_client || options->is_held;
 	if (!is_client)
 		return 0;
 	if (is_known(export, name)) {
 		import_say(import, import->line, "client %s: it is given twice for %s; the first one applies",
-			   name, path);
+			   name, export->path);
 		return 0;
 	}
 	entry.client = strdup(name);
@@ -140,6 +75,7 @@ static void import_deinit(struct import *import)
 			free(import->exports[i].entries[j].client);
 		free(import->exports[i].entries);
 		free(import->exports[i].path);
+		free(import->exports[i].directory);
 	}
 	free(import->exports);
 }
@@ -281,6 +217,7 @@ static void print_transport(enum import_transport transport, const char *mark)
 static void print_export(struct import *import, struct import_export *export)
 {
 	const char *mark = export->is_held ? "#" : "";
+	char shown[MAX_REPORT];
 
 	sort_entries(export);
 	if (export->is_held)
@@ -289,12 +226,19 @@ static void print_export(struct import *import, struct import_export *export)
 		       "Decide, and remove the #.\n",
 		       export->line);
 	printf("%s  - path: ", mark);
-	print_quoted(export->path);
+	print_quoted(export->is_held ? cli_clean(shown, sizeof(shown), export->path) : export->path);
 	putchar('\n');
 	print_rules(export, mark);
 	if (is_async(import, export))
 		printf("%s    sync: false\n", mark);
 	print_transport(transport_of(import, export), mark);
+}
+
+/* A line that has no readable path could be for any of them. */
+static void hold_all_if_needed(struct import *import)
+{
+	for (size_t i = 0; i < import->n && import->lacks_path; i++)
+		import->exports[i].is_held = true;
 }
 
 /* Input */
@@ -360,6 +304,7 @@ int cli_exports(struct cli *cli, const char *argument)
 	r = cli->object ? read_file(&import, cli->object) : read_default_files(&import, &more);
 	if (r == 0) {
 		printf("# Made by `holdfast exports import`.\nexports:%s\n", import.n ? "" : " []");
+		hold_all_if_needed(&import);
 		for (size_t i = 0; i < import.n; i++)
 			print_export(&import, &import.exports[i]);
 	}

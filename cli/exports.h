@@ -4,6 +4,7 @@
  *
  *	exports.c          the command, and the YAML that it writes
  *	exports_file.c     the syntax of the file
+ *	exports_path.c     which directory a line is for
  *	exports_option.c   the options
  *	exports_client.c   which clients an entry is for
  *
@@ -58,7 +59,8 @@ struct import_entry {
 };
 
 struct import_export {
-	char *path;
+	char *path;      /* to be mounted */
+	char *directory; /* with all links resolved, if it exists here */
 	unsigned int line;
 	bool is_held;
 	struct import_entry *entries;
@@ -70,6 +72,7 @@ struct import {
 	const char *file;
 	unsigned int line;
 	size_t n_left_out; /* things that were reported */
+	bool lacks_path;   /* of a line it is not known which directory it is for */
 	struct import_export *exports;
 	size_t n;
 	FILE *errors;
@@ -81,7 +84,12 @@ void import_say(struct import *import, unsigned int line, const char *format, ..
 /* exports_file.c. -errno: out of memory. What cannot be read is reported. */
 int import_read(struct import *import, const char *text, size_t len);
 /* The entry is for @client of the file. Takes @client, also if it fails. */
-int import_add(struct import *import, const char *path, char *client, const struct import_options *options);
+int import_add(struct import *import, struct import_export *export, char *client,
+	       const struct import_options *options);
+
+/* exports_path.c: the export of a directory, also if several lines are for it. Changes @path. *exportp lasts
+ * until the next call; NULL: there is none, it is reported. -errno: out of memory. */
+int import_open(struct import *import, char *path, struct import_export **exportp);
 
 /* exports_option.c: "rw,no_root_squash" */
 extern const struct import_options import_defaults;

@@ -57,11 +57,21 @@ static void skip_blanks(struct reader *reader)
 		next(reader);
 }
 
-/* To the end of the line, which stays */
+/* To the end of the line, which stays. A backslash does not continue a comment. */
+static void skip_comment(struct reader *reader)
+{
+	while (reader->at < reader->end && *reader->at != '\n')
+		reader->at++;
+}
+
+/* The same, for the rest of a line that a backslash may continue */
 static void skip_line(struct reader *reader)
 {
-	while (peek(reader) != EOF && peek(reader) != '\n')
-		next(reader);
+	bool was_blank = true;
+
+	while (peek(reader) != EOF && peek(reader) != '\n' && !(was_blank && peek(reader) == '#'))
+		was_blank = is_blank(next(reader));
+	skip_comment(reader);
 }
 
 static bool is_octal(const struct reader *reader, size_t i)
@@ -132,13 +142,17 @@ static bool read_brackets(struct reader *reader, struct import_options *options)
 		return false;
 	}
 	next(reader);
+	if (!ends_word(peek(reader), false, "")) {
+		import_say(reader->import, reader->import->line, "there is no blank after )");
+		return false;
+	}
 	import_read_options(reader->import, options, reader->word);
 	return true;
 }
 
 /* One client: "host(options)". > 0: it cannot be read. */
-static int read_client(struct reader *reader, const char *path, const struct import_options *defaults,
-		       bool is_first)
+static int read_client(struct reader *reader, struct import_export *export,
+		       const struct import_options *defaults, bool is_first)
 {
 	struct import_options options = *defaults;
 	hf_cleanup(hf_freep) char *client = NULL;
@@ -156,11 +170,25 @@ static int read_client(struct reader *reader, const char *path, const struct imp
 			   "they are taken over so");
 	word = client;
 	client = NULL;
-	return import_add(reader->import, path, (char *)(uintptr_t)word, &options);
+	return import_add(reader->import, export, (char *)(uintptr_t)word, &options);
 }
 
-/* The clients of one line; all of them are for @path. */
-static int read_clients(struct reader *reader, const char *path)
+/* The options that apply to all clients that follow. > 0: they cannot be read. */
+static int read_defaults(struct reader *reader, struct import_options *defaults)
+{
+	next(reader);
+	if (!read_word(reader, ""))
+		return 1;
+	import_read_options(reader->import, defaults, reader->word);
+	skip_blanks(reader);
+	if (peek(reader) != '-')
+		return 0;
+	import_say(reader->import, reader->import->line, "a client must follow the options after -");
+	return 1;
+}
+
+/* The clients of one line; all of them are for @export. > 0: not all of them can be read. */
+static int read_clients(struct reader *reader, struct import_export *export)
 {
 	struct import_options defaults = import_defaults;
 	size_t n = 0;
@@ -171,19 +199,15 @@ static int read_clients(struct reader *reader, const char *path)
 
 		if (c == EOF || c == '\n' || c == '#')
 			break;
-		if (c == '-') {
-			next(reader);
-			r = read_word(reader, "") ? 0 : 1;
-			if (r == 0)
-				import_read_options(reader->import, &defaults, reader->word);
-			continue;
-		}
-		r = read_client(reader, path, &defaults, n++ == 0);
+		if (c == '-')
+			r = read_defaults(reader, &defaults);
+		else
+			r = read_client(reader, export, &defaults, n++ == 0);
 	}
 	if (r == 0 && n == 0) {
 		char *all = strdup("*");
 
-		r = all ? import_add(reader->import, path, all, &defaults) : -ENOMEM;
+		r = all ? import_add(reader->import, export, all, &defaults) : -ENOMEM;
 	}
 	return r;
 }
@@ -192,28 +216,25 @@ static int read_clients(struct reader *reader, const char *path)
 static int read_line(struct reader *reader)
 {
 	hf_cleanup(hf_freep) char *path = NULL;
-	struct import *import = reader->import;
+	struct import_export *export = NULL;
 	const char *word;
-	int r;
+	int r = 0;
 
 	skip_blanks(reader);
-	if (peek(reader) == '#' || peek(reader) == '\n' || peek(reader) == EOF) {
-		skip_line(reader);
-		return 0;
-	}
-	word = read_word(reader, "");
-	path = word ? strdup(word) : NULL;
-	if (word && !path)
-		return -ENOMEM;
-	r = word ? read_clients(reader, path) : 0;
-	if (r > 0 && path) {
-		const struct import_options held = { .is_held = true };
-		char *none = strdup("*");
-
-		r = none ? import_add(import, path, none, &held) : -ENOMEM;
+	if (peek(reader) != '#' && peek(reader) != '\n' && peek(reader) != EOF) {
+		word = read_word(reader, "");
+		reader->import->lacks_path |= !word;
+		path = word ? strdup(word) : NULL;
+		if (word && !path)
+			return -ENOMEM;
+		r = path ? import_open(reader->import, path, &export) : 0;
+		if (export)
+			r = read_clients(reader, export);
+		if (r > 0)
+			export->is_held = true;
 	}
 	skip_line(reader);
-	return r;
+	return r < 0 ? r : 0;
 }
 
 int import_read(struct import *import, const char *text, size_t len)

@@ -33,6 +33,7 @@ static const struct row {
 	const char *name;
 	enum action action;
 	const char *why;
+	bool has_value; /* always; the others never, but for those with HOLD */
 } rows[] = {
 	{ "ro", RO, NULL },
 	{ "rw", RW, NULL },
@@ -44,10 +45,10 @@ static const struct row {
 	{ "no_root_squash", NO_ROOT_SQUASH, NULL },
 	{ "all_squash", ALL_SQUASH, NULL },
 	{ "no_all_squash", NO_ALL_SQUASH, NULL },
-	{ "anonuid", ANON_UID, NULL },
-	{ "anongid", ANON_GID, NULL },
-	{ "sec", FLAVOURS, NULL },
-	{ "xprtsec", TRANSPORT, NULL },
+	{ "anonuid", ANON_UID, NULL, true },
+	{ "anongid", ANON_GID, NULL, true },
+	{ "sec", FLAVOURS, NULL, true },
+	{ "xprtsec", TRANSPORT, NULL, true },
 	{ "subtree_check", NOTHING, NULL },
 	{ "no_subtree_check", NOTHING, NULL },
 	{ "wdelay", NOTHING, NULL },
@@ -62,13 +63,13 @@ static const struct row {
 	{ "nohide", LEAVE_OUT, "a file system that is mounted below an export needs an export of its own" },
 	{ "crossmnt", LEAVE_OUT,
 	  "each file system that is mounted below the export needs an export of its own" },
-	{ "fsid", LEAVE_OUT, "file handles need no number of the file system; NFSv4 is not served" },
+	{ "fsid", LEAVE_OUT, "file handles need no number of the file system; NFSv4 is not served", true },
 	{ "no_auth_nlm", LEAVE_OUT, "the rights to a file are checked for each lock" },
 	{ "insecure_locks", LEAVE_OUT, "the rights to a file are checked for each lock" },
 	{ "nordirplus", LEAVE_OUT, "READDIRPLUS is always served; mount with nordirplus" },
 	{ "pnfs", LEAVE_OUT, "it is of NFSv4, which is not served" },
-	{ "refer", LEAVE_OUT, "it is of NFSv4, which is not served" },
-	{ "replicas", LEAVE_OUT, "it is of NFSv4, which is not served" },
+	{ "refer", LEAVE_OUT, "it is of NFSv4, which is not served", true },
+	{ "replicas", LEAVE_OUT, "it is of NFSv4, which is not served", true },
 	{ "security_label", LEAVE_OUT, "it is of NFSv4, which is not served" },
 	{ "mountpoint", HOLD, "the directory would be exported also if nothing is mounted there" },
 	{ "mp", HOLD, "the directory would be exported also if nothing is mounted there" },
@@ -89,13 +90,12 @@ static void set_id(struct import *import, struct import_options *options, uint32
 		   const char *value)
 {
 	char *end = NULL;
-	long long id = 0;
+	long long id;
 
 	errno = 0;
-	if (value)
-		id = strtoll(value, &end, 10);
-	if (!value || *value == '\0' || *end || errno || id < -2147483647LL || id == -1 || id >= UINT32_MAX) {
-		import_say(import, import->line, "%s=%s: it is not an id", name, value ? value : "");
+	id = strtoll(value, &end, 10);
+	if (*value == '\0' || *end || errno || id < -2147483647LL || id == -1 || id >= UINT32_MAX) {
+		import_say(import, import->line, "%s=%s: it is not an id", name, value);
 		options->is_held = true;
 		return;
 	}
@@ -117,10 +117,8 @@ static bool has_word(const char *list, const char *word)
 	return false;
 }
 
-static void set_flavours(struct import *import, struct import_options *options, const char *value)
+static void set_flavours(struct import *import, struct import_options *options, const char *list)
 {
-	const char *list = value ? value : "";
-
 	if (options->n_flavours++) {
 		import_say(import, import->line,
 			   "sec=%s: rights that depend on the security flavour are not there; AUTH_SYS alone "
@@ -217,17 +215,20 @@ void import_read_options(struct import *import, struct import_options *options, 
 	while ((name = strsep(&text, ","))) {
 		const struct row *row;
 
-		if (*name == '\0')
-			continue;
+		if (*name == '\0' && !text) /* none, or a comma at the end */
+			break;
 		value = strchr(name, '=');
 		if (value)
 			*value++ = '\0';
 		row = find(name);
-		if (row) {
+		if (row && (row->action == HOLD || row->has_value == !!value)) {
 			apply(import, options, row, value);
 			continue;
 		}
-		import_say(import, import->line, "%s: an unknown option", name);
+		import_say(import, import->line, "%s%s%s: %s", name, value ? "=" : "", value ? value : "",
+			   !row             ? "an unknown option"
+			   : row->has_value ? "it needs a value"
+					    : "it takes no value");
 		options->is_held = true;
 	}
 }

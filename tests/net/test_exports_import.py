@@ -31,6 +31,7 @@ OPTIONS = (
     ("ro", {}, True),
     ("rw", {"access": "rw"}, True),
     ("rw,ro", {}, True),
+    ("rw,", {"access": "rw"}, True),
     ("secure", {}, True),
     ("insecure", {"secure": "false"}, True),
     ("sync", {}, True),
@@ -91,6 +92,12 @@ OPTIONS = (
     ("anonuid=root", None, False),
     ("anonuid", None, False),
     ("no_such_option", None, False),
+    ("rw=foo", None, False),
+    ("no_root_squash=1", None, False),
+    ("insecure=", None, False),
+    ("fsid", None, False),
+    (",rw", None, False),
+    ("rw,,insecure", None, False),
 )
 DEFAULTS = {"access": "ro", "squash": "root", "anon_uid": "65534", "anon_gid": "65534", "secure": "true", "sync": "true",
             "transport": "any"}  # fmt: skip
@@ -229,8 +236,9 @@ class Import(unittest.TestCase):
         for text, said in (
             ('/tmp "192.0.2.7(rw)\n', "a quote is not closed"), ("/tmp 192.0.2.7(rw\n", "( is not closed"),
             ("/tmp 192.0.2.7(rw, sync)\n", "( is not closed, or has a blank in it"), ("tmp *(rw)\n", "path tmp: it does not start"),
-            ("/tmp/../etc *(rw)\n", "parts . or .."), ('"/a\\377" *(rw)\n', "not printable UTF-8"),
-            ("/tmp 1.2.3.4(" + "x" * 5000 + ")\n", "too long"), ("/tmp\\000 *\n", "byte 0"), ("/tmp *(rw) *(ro)\n", "given twice"),
+            ("/tmp 192.0.2.7(rw)(ro)\n", "no blank after )"), ("/tmp 192.0.2.7(rw)192.0.2.0/24\n", "no blank after )"),
+            ("/tmp 192.0.2.7(rw)# x\n", "no blank after )"), ("/tmp -ro -rw 192.0.2.7\n", "a client must follow"), ('"/a\\377" *(rw)\n', "not printable UTF-8"),
+            ("/tmp 1.2.3.4(" + "x" * 5000 + ")\n", "too long"), ("/tmp *(rw) *(ro)\n", "given twice"),
         ):  # fmt: skip
             with self.subTest(text=text[:40]):
                 exports = self.taken("# one\n" + text + "/usr *(ro)\n", (said,))
@@ -247,6 +255,37 @@ class Import(unittest.TestCase):
         said = run("/tmp *(rw,xprtsec=tls:mtls)\n", "-").stderr.decode()
         self.assertEqual(said, "stdin:1: xprtsec=tls:mtls: the weakest, tls, is taken; it lets the others in, too\n")
 
+    def test_a_backslash_does_not_continue_a_comment(self):
+        exports = self.taken("/tmp 192.0.2.7(rw) # one \\\n/usr 192.0.2.7(ro)\n# two \\\n/usr 192.0.2.0/24(rw)\n")
+        self.assertEqual([export["path"] for export in exports], ['"/tmp"', '"/usr"'])
+        self.assertIn('{clients: ["192.0.2.7"], access: ro,', exports[1]["rules"])
+        exports = self.taken("/tmp 192.0.2.7(rw)x # one \\\n/usr 192.0.2.7(ro)\n", ("stdin:1: there is no blank",))
+        self.assertEqual([export["path"] for export in exports], ['"/usr"'])
+
+    def test_paths_of_one_directory(self):
+        """Its lines belong together, as for the kernel's server."""
+        data = self.folder("data")
+        link = os.path.join(self.base, "link")
+        os.symlink("data", link)
+        same = ("path %s: it is the same directory as %s",)
+        for first, second, said in (
+            (data, f"{data}/", ()), (f"{self.base}//./data", data, ()), (f"{data}/../data", data, ()), (data, f"{link}/../data", ()),
+            (data, link, (same[0] % (link, data),)), (link, data, (same[0] % (data, link),)),
+        ):  # fmt: skip
+            with self.subTest(first=first, second=second):
+                exports = self.taken(f"{first} 192.0.2.7(ro)\n{second} 192.0.2.0/24(rw) 192.0.2.7(rw)\n",
+                                     (*said, "client 192.0.2.7: it is given twice"))  # fmt: skip
+                self.assertEqual([export["path"] for export in exports], [f'"{first if first == link else data}"'])
+                self.assertIn('{clients: ["192.0.2.7"], access: ro,', exports[0]["rules"])
+                self.assertEqual(self.taken(f"{first} 192.0.2.7(ro\n{second} *(rw)\n", ("( is not closed", *said)), [])
+        self.assertEqual(self.taken(f"{link} *(ro)\n")[0]["path"], f'"{link}"')
+
+    def test_a_line_whose_path_is_not_known(self):
+        """It could be for any of the exports: all are held."""
+        for path, said in (("/tmp\\000", "byte 0"), ('"/tmp', "a quote is not closed"), (f"{self.base}/none/../x", "parts ..")):
+            with self.subTest(path=path):
+                self.assertEqual(self.taken(f"/usr *(rw)\n{path} 192.0.2.7(ro)\n/bin *(rw)\n", (said,)), [])
+
     def test_sync_of_some_clients(self):
         export = self.taken("/tmp 192.0.2.7(rw,async) 192.0.2.8(ro)\n", ("stdin:1: async: ",))[0]
         self.assertEqual(export["sync"], "true")
@@ -261,7 +300,7 @@ class Import(unittest.TestCase):
         self.assertEqual(run("", path).returncode, 0)
 
     def test_a_byte_0(self):
-        for text in ("/tmp\0 *(rw)\n", "/tmp \0*(rw)\n", "/tmp *\0(rw)\n", "/tmp *(rw\0)\n", "/tmp 192.0.2.7(rw)\0\n", "/tmp -rw\0 *\n", "\0"):
+        for text in ("/tmp\0 *(rw)\n", "/tmp \0*(rw)\n", "/tmp *\0(rw)\n", "/tmp *(rw\0)\n", "/tmp 192.0.2.7(rw) \0\n", "/tmp -rw\0 *\n", "\0"):
             with self.subTest(text=text):
                 self.assertEqual(self.taken(text, ("stdin:1: a word has a byte 0 in it",)), [])
 
