@@ -157,8 +157,14 @@ static void print_rules(const struct import_export *export, const char *mark)
 	char first[32], next[32];
 	size_t n;
 
-	if (export->n && count_alike(export, 0) == export->n) {
-		snprintf(next, sizeof(next), "%s    ", mark);
+	snprintf(next, sizeof(next), "%s    ", mark);
+	if (export->n == 0) { /* no line of it could be read; the configuration does not take an empty list */
+		const struct import_entry none = { .options = import_defaults };
+
+		print_rule(&none, 0, next, next);
+		return;
+	}
+	if (count_alike(export, 0) == export->n) {
 		print_rule(export->entries, export->n, next, next);
 		return;
 	}

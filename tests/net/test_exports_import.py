@@ -286,6 +286,15 @@ class Import(unittest.TestCase):
             with self.subTest(path=path):
                 self.assertEqual(self.taken(f"/usr *(rw)\n{path} 192.0.2.7(ro)\n/bin *(rw)\n", (said,)), [])
 
+    def test_a_line_that_cannot_be_read_suggests_nothing(self):
+        done = run("/tmp 192.0.2.7(rw\n/usr 192.0.2.7(rw) *(rw\n/bin @group(rw)\n", "-")
+        for path, clients, access in (("/tmp", "", "ro"), ("/usr", '"192.0.2.7"', "rw"), ("/bin", "", "ro")):
+            self.assertIn(f'#  - path: "{path}"\n#    clients: [{clients}]\n#    access: {access}\n#    secure: true\n', done.stdout.decode())
+        self.assertEqual([word for word in (b"any", b"anon_", b"squash") if word in done.stdout], [])
+        text = done.stdout.replace(b"\n#  ", b"\n  ").decode()
+        with self.assertRaisesRegex(AssertionError, "exports.clients"):  # to remove the # is not enough
+            self.load(text.encode())
+
     def test_sync_of_some_clients(self):
         export = self.taken("/tmp 192.0.2.7(rw,async) 192.0.2.8(ro)\n", ("stdin:1: async: ",))[0]
         self.assertEqual(export["sync"], "true")
