@@ -10,6 +10,8 @@
 #include "base/cleanup.h"
 #include "cli/cli.h"
 #include "cli/exports.h"
+#include "daemon/config.h"
+#include "daemon/config_yaml.h"
 
 #define FILE_NAME    "/etc/exports"
 #define MORE_NAMES   "/etc/exports.d/*.exports"
@@ -17,6 +19,15 @@
 #define MAX_CLIENT   1024
 #define MAX_REPORT   2048
 #define ANONYMOUS_ID 65534
+#define MAX_PATH     1024
+/* The most bytes and values of YAML that an export, a rule and a client add to the words in them */
+#define EXPORT_BYTES 256
+#define RULE_BYTES   256
+#define CLIENT_BYTES 8
+#define EXPORT_NODES 16
+#define RULE_NODES   16
+#define OTHER_BYTES  65536 /* room for the rest of the configuration */
+#define OTHER_NODES  1000
 
 void import_say(struct import *import, unsigned int line, const char *format, ...)
 {
@@ -126,7 +137,8 @@ static size_t count_alike(const struct import_export *export, size_t i)
 {
 	size_t n = 1;
 
-	while (i + n < export->n && are_alike(&export->entries[i].options, &export->entries[i + n].options))
+	while (i + n < export->n && n < HF_CONFIG_MAX_ITEMS &&
+	       are_alike(&export->entries[i].options, &export->entries[i + n].options))
 		n++;
 	return n;
 }
@@ -225,7 +237,8 @@ static void print_export(struct import *import, struct import_export *export)
 	const char *mark = export->is_held ? "#" : "";
 	char shown[MAX_REPORT];
 
-	sort_entries(export);
+	if (export->does_not_fit)
+		return;
 	if (export->is_held)
 		printf("# Line %u: not all of this could be taken over, and without it clients could get "
 		       "more. "
@@ -240,11 +253,68 @@ static void print_export(struct import *import, struct import_export *export)
 	print_transport(transport_of(import, export), mark);
 }
 
-/* A line that has no readable path could be for any of them. */
-static void hold_all_if_needed(struct import *import)
+/* What must be held before anything is written */
+
+struct room {
+	size_t n_exports;
+	size_t n_bytes;
+	size_t n_nodes;
+};
+
+static size_t count_rules(const struct import_export *export)
 {
-	for (size_t i = 0; i < import->n && import->lacks_path; i++)
-		import->exports[i].is_held = true;
+	size_t n = 0;
+
+	for (size_t i = 0; i < export->n; i += count_alike(export, i))
+		n++;
+	return n;
+}
+
+static bool has_room(struct room *room, const struct import_export *export)
+{
+	size_t n_rules = count_rules(export);
+
+	room->n_exports += !export->is_held;
+	room->n_nodes += EXPORT_NODES + n_rules * RULE_NODES + export->n;
+	room->n_bytes += EXPORT_BYTES + n_rules * RULE_BYTES + 2 * strlen(export->path);
+	for (size_t i = 0; i < export->n; i++)
+		room->n_bytes += CLIENT_BYTES + strlen(export->entries[i].client);
+	return room->n_exports <= HF_CONFIG_MAX_EXPORTS && room->n_nodes <= HF_YAML_MAX_NODES - OTHER_NODES &&
+	       room->n_bytes <= HF_CONFIG_MAX_BYTES - OTHER_BYTES;
+}
+
+/* holdfastd would refuse the whole file if one export were too large for it. */
+static void hold_what_is_too_large(struct import *import, struct room *room, struct import_export *export)
+{
+	if (strlen(export->path) > MAX_PATH) {
+		import_say(import, export->line, "path %s: it has more than %d bytes", export->path,
+			   MAX_PATH);
+		export->is_held = true;
+	}
+	if (count_rules(export) > HF_CONFIG_MAX_ITEMS) {
+		import_say(import, export->line, "%s: it needs %zu rules; an export has at most %d",
+			   export->path, count_rules(export), HF_CONFIG_MAX_ITEMS);
+		export->is_held = true;
+	}
+	if (has_room(room, export))
+		return;
+	import_say(import, export->line,
+		   "%s: it does not fit: a configuration has at most %d exports, %d bytes and %d values",
+		   export->path, HF_CONFIG_MAX_EXPORTS, HF_CONFIG_MAX_BYTES, HF_YAML_MAX_NODES);
+	export->does_not_fit = true;
+}
+
+static void prepare(struct import *import)
+{
+	struct room room = { 0 };
+
+	for (size_t i = 0; i < import->n; i++) {
+		struct import_export *export = &import->exports[i];
+
+		export->is_held |= import->lacks_path; /* the line that lacks it could be for this one */
+		sort_entries(export);
+		hold_what_is_too_large(import, &room, export);
+	}
 }
 
 /* Input */
@@ -310,7 +380,7 @@ int cli_exports(struct cli *cli, const char *argument)
 	r = cli->object ? read_file(&import, cli->object) : read_default_files(&import, &more);
 	if (r == 0) {
 		printf("# Made by `holdfast exports import`.\nexports:%s\n", import.n ? "" : " []");
-		hold_all_if_needed(&import);
+		prepare(&import);
 		for (size_t i = 0; i < import.n; i++)
 			print_export(&import, &import.exports[i]);
 	}

@@ -63,6 +63,7 @@ struct import_export {
 	char *directory; /* with all links resolved, if it exists here */
 	unsigned int line;
 	bool is_held;
+	bool does_not_fit; /* into a configuration, not even as a comment */
 	struct import_entry *entries;
 	size_t n;
 };

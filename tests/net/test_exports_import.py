@@ -6,6 +6,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -294,6 +295,29 @@ class Import(unittest.TestCase):
         text = done.stdout.replace(b"\n#  ", b"\n  ").decode()
         with self.assertRaisesRegex(AssertionError, "exports.clients"):  # to remove the # is not enough
             self.load(text.encode())
+
+    def test_more_than_a_configuration_takes(self):
+        """What is written is accepted, and the rest is said."""
+        clients = [f"10.0.{i // 250}.{i % 250 + 1}" for i in range(600)]
+        exports = self.taken(f"/tmp {' '.join(client + '(rw)' for client in clients)}\n")
+        self.assertEqual(re.findall(r"10\.0\.\d+\.\d+", exports[0]["rules"]), clients)
+        text = " ".join(f"{client}(rw,anonuid={i + 1})" for i, client in enumerate(clients[:257]))
+        self.assertEqual(len(self.taken(f"/tmp {text.rsplit(' ', 1)[0]}\n")), 1)
+        self.assertEqual(self.taken(f"/tmp {text}\n", ("stdin:1: /tmp: it needs 257 rules; an export has at most 256",)), [])
+        deep = "/tmp" + "/." * 10 + f"/{'d' * 200}" * 5 + "/"
+        self.assertEqual(self.taken(f"{deep}{'e' * 15}/ *(rw)\n/usr *(ro)\n", ("it has more than 1024 bytes",))[0]["path"], '"/usr"')
+
+    def test_more_exports_than_a_configuration_takes(self):
+        paths = [self.folder(f"e{i}") for i in range(1002)]
+        text = "".join(f"{path} 192.0.2.7(rw)\n" for path in paths)
+        exports = self.taken(text, [f"{path}: it does not fit: a configuration has at most 1000 exports" for path in paths[1000:]])
+        self.assertEqual(len(exports), 1000)
+        text = "".join(f"{path} " + " ".join(f"10.{i}.{j}.1" for j in range(256)) + "\n" for i, path in enumerate(paths[:250]))
+        done = run(text, "-")
+        self.assertEqual(done.returncode, 1)
+        n_said = done.stderr.decode().count("it does not fit")
+        self.assertEqual(len(self.load(done.stdout)), 250 - n_said)
+        self.assertLess(n_said, 100)
 
     def test_sync_of_some_clients(self):
         export = self.taken("/tmp 192.0.2.7(rw,async) 192.0.2.8(ro)\n", ("stdin:1: async: ",))[0]
