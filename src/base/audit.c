@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -21,7 +22,8 @@
 struct buffer {
 	size_t len;
 	uint64_t n_lines;
-	char *text; /* BUFFER bytes */
+	uint64_t n_lost; /* after these lines: once one did not fit, none does until the buffer is written */
+	char *text;      /* BUFFER bytes */
 };
 
 struct hf_audit {
@@ -29,12 +31,12 @@ struct hf_audit {
 	pthread_t thread;
 	int fd;               /* of the thread */
 	bool has_failed;      /* of the thread: the log has said so */
+	bool is_torn;         /* of the thread: the file ends in the middle of a line */
+	uint64_t n_unsaid;    /* of the thread: lost lines, which would follow here */
 	pthread_mutex_t lock; /* of all that follows */
 	pthread_cond_t wake;
 	struct buffer filling;
 	struct buffer writing; /* of the thread while it writes */
-	uint64_t n_lost;
-	uint64_t n_lost_said;
 	bool wants_reopen;
 	bool is_ending;
 };
@@ -142,14 +144,15 @@ void hf_audit_put_number(struct hf_audit_line *line, const char *key, uint64_t n
 
 /* The buffer */
 
-static bool add(struct buffer *buffer, const char *text, size_t len)
+static void add(struct buffer *buffer, const char *text, size_t len)
 {
-	if (buffer->len + len > BUFFER)
-		return false;
+	if (buffer->n_lost || buffer->len + len > BUFFER) {
+		buffer->n_lost++;
+		return;
+	}
 	memcpy(buffer->text + buffer->len, text, len);
 	buffer->len += len;
 	buffer->n_lines++;
-	return true;
 }
 
 void hf_audit_end(struct hf_audit *audit, struct hf_audit_line *line)
@@ -165,8 +168,7 @@ void hf_audit_end(struct hf_audit *audit, struct hf_audit_line *line)
 	line->len += 2;
 	pthread_mutex_lock(&audit->lock);
 	was_empty = audit->filling.len == 0;
-	if (!add(&audit->filling, line->text, line->len))
-		audit->n_lost++;
+	add(&audit->filling, line->text, line->len);
 	pthread_mutex_unlock(&audit->lock);
 	if (was_empty)
 		pthread_cond_signal(&audit->wake);
@@ -192,64 +194,97 @@ static void reopen(struct hf_audit *audit)
 	}
 	close(audit->fd);
 	audit->fd = fd;
-	audit->has_failed = false;
+	audit->has_failed = audit->is_torn = false;
 }
 
-/* False: not all of it could be written. */
-static bool write_all(int fd, const char *text, size_t len)
+/* Returns how many bytes were written. */
+static size_t write_bytes(int fd, const char *text, size_t len)
 {
-	while (len) {
-		ssize_t n = write(fd, text, len);
+	size_t done = 0;
+
+	while (done < len) {
+		ssize_t n = write(fd, text + done, len - done);
 
 		if (n < 0 && errno != EINTR)
-			return false;
-		if (n > 0) {
-			text += n;
-			len -= (size_t)n;
-		}
+			break;
+		if (n > 0)
+			done += (size_t)n;
 	}
-	return true;
+	return done;
+}
+
+/* Takes the @n bytes of a line that was not written whole from the end of the file. A pipe, or a file that
+ * can only be appended to, keeps them, and the next line begins with a line end. */
+static void mend(struct hf_audit *audit, size_t n)
+{
+	struct stat st = { 0 };
+
+	if (fstat(audit->fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size < (off_t)n)
+		return; /* another program has truncated it */
+	audit->is_torn = ftruncate(audit->fd, st.st_size - (off_t)n) < 0;
+}
+
+/* Returns how many whole lines of @text, which has @n_lines, were written. */
+static uint64_t write_lines(struct hf_audit *audit, const char *text, size_t len, uint64_t n_lines)
+{
+	size_t done = 0, begun = 0;
+	uint64_t n = 0;
+
+	if (len == 0)
+		return 0;
+	if (!audit->is_torn || write_bytes(audit->fd, "\n", 1) == 1) {
+		audit->is_torn = false;
+		done = write_bytes(audit->fd, text, len);
+	}
+	audit->has_failed = audit->has_failed && done < len;
+	if (done == len)
+		return n_lines;
+	if (!audit->has_failed)
+		hf_log_error("cannot write the audit log: lines are lost", "file=%s error=%s", audit->path,
+			     strerrorname_np(errno));
+	audit->has_failed = true;
+	for (size_t i = 0; i < done; i++)
+		if (text[i] == '\n') {
+			begun = i + 1;
+			n++;
+		}
+	if (done > begun)
+		mend(audit, done - begun);
+	return n;
 }
 
 /* How many were lost before what comes next. */
-static void say_lost(struct hf_audit *audit, uint64_t n_lost)
+static void say_lost(struct hf_audit *audit)
 {
 	char text[128];
 	int len = snprintf(text, sizeof(text), "{\"op\":\"lost\",\"lines\":%llu}\n",
-			   (unsigned long long)n_lost);
+			   (unsigned long long)audit->n_unsaid);
 
+	if (audit->n_unsaid == 0 || write_lines(audit, text, (size_t)len, 1) == 0)
+		return;
 	hf_log_warn("lines of the audit log are lost: its disk is full or slow", "file=%s lines=%llu",
-		    audit->path, (unsigned long long)n_lost);
-	if (write_all(audit->fd, text, (size_t)len))
-		audit->n_lost_said += n_lost;
+		    audit->path, (unsigned long long)audit->n_unsaid);
+	audit->n_unsaid = 0;
 }
 
-static void write_buffer(struct hf_audit *audit, uint64_t n_unsaid)
+static void write_buffer(struct hf_audit *audit)
 {
 	struct buffer *buffer = &audit->writing;
+	uint64_t n_written = 0;
 
-	if (buffer->len && !write_all(audit->fd, buffer->text, buffer->len)) {
-		if (!audit->has_failed)
-			hf_log_error("cannot write the audit log: lines are lost", "file=%s error=%s",
-				     audit->path, strerrorname_np(errno));
-		audit->has_failed = true;
-		pthread_mutex_lock(&audit->lock);
-		audit->n_lost += buffer->n_lines;
-		pthread_mutex_unlock(&audit->lock);
-	} else if (buffer->len) {
-		audit->has_failed = false;
-	}
-	if (n_unsaid && !audit->has_failed)
-		say_lost(audit, n_unsaid);
-	buffer->len = 0;
-	buffer->n_lines = 0;
+	say_lost(audit);
+	if (!audit->n_unsaid)
+		n_written = write_lines(audit, buffer->text, buffer->len, buffer->n_lines);
+	audit->n_unsaid += buffer->n_lines - n_written + buffer->n_lost;
+	if (!audit->has_failed)
+		say_lost(audit);
+	*buffer = (struct buffer){ .text = buffer->text };
 }
 
 static void *run(void *user)
 {
 	struct hf_audit *audit = user;
 	bool is_ending, wants_reopen;
-	uint64_t n_unsaid;
 
 	do {
 		struct buffer full;
@@ -263,9 +298,8 @@ static void *run(void *user)
 		wants_reopen = audit->wants_reopen;
 		audit->wants_reopen = false;
 		is_ending = audit->is_ending;
-		n_unsaid = audit->n_lost - audit->n_lost_said;
 		pthread_mutex_unlock(&audit->lock);
-		write_buffer(audit, n_unsaid);
+		write_buffer(audit);
 		if (wants_reopen)
 			reopen(audit);
 	} while (!is_ending);

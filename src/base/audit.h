@@ -3,7 +3,8 @@
  *
  * Any thread adds lines, and none waits for the disk: a line goes into a buffer, and one thread
  * writes what is in it. If the buffer is full, because the disk is slow or full, the line is
- * lost. The next line that is written says how many were lost.
+ * lost, and all lines until the buffer is written. A line in their place says how many were lost.
+ * No part of a line stays in the file, if it can be truncated.
  */
 #pragma once
 

@@ -1,13 +1,19 @@
 /* Lines of the audit log: valid JSON, whatever names clients give. */
 #include "../test.h"
 
+#include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "../../until.h"
 #include "base/audit.h"
+#include "base/macros.h"
 
 static char path[64];
 static struct hf_audit *audit;
@@ -97,6 +103,114 @@ static void test_full_line(void **state)
 	assert_string_equal(all + strlen(all) - strlen(",\"cut\":true}\n"), ",\"cut\":true}\n");
 }
 
+/* A full disk: files may have only 1,000 bytes. */
+
+static void limit_files(rlim_t n_bytes)
+{
+	struct rlimit limit;
+
+	assert_int_equal(getrlimit(RLIMIT_FSIZE, &limit), 0);
+	limit.rlim_cur = HF_MIN(n_bytes, limit.rlim_max);
+	assert_int_equal(setrlimit(RLIMIT_FSIZE, &limit), 0);
+}
+
+/* The lines have the numbers from @first on. */
+static void put_numbers(int first, int n)
+{
+	for (int i = first; i < first + n; i++) {
+		struct hf_audit_line line;
+
+		hf_audit_begin(&line, "op");
+		hf_audit_put_number(&line, "n", (uint64_t)i);
+		hf_audit_end(audit, &line);
+	}
+}
+
+static void wait_for_the_log_to_say(int log, const char *said)
+{
+	struct until until = until_begin(UNTIL_PATIENCE);
+	char all[4096];
+	ssize_t n;
+
+	do {
+		n = pread(log, all, sizeof(all) - 1, 0);
+		all[n > 0 ? n : 0] = '\0';
+	} while (!strstr(all, said) && until_again(&until));
+	assert_non_null(strstr(all, said));
+}
+
+/* Lines are lost while the disk is full, and others follow when there is room. */
+static void fill_the_disk(void)
+{
+	char name[] = "/tmp/hf-audit-log-XXXXXX";
+	int log = mkstemp(name), errors = dup(STDERR_FILENO);
+
+	assert_true(log >= 0 && errors >= 0);
+	unlink(name);
+	signal(SIGXFSZ, SIG_IGN);
+	limit_files(1000);
+	dup2(log, STDERR_FILENO);
+	put_numbers(0, 30);
+	wait_for_the_log_to_say(log, "cannot write the audit log");
+	put_numbers(30, 5);
+	limit_files(RLIM_INFINITY);
+	dup2(errors, STDERR_FILENO);
+	put_numbers(35, 5);
+	close(errors);
+	close(log);
+}
+
+/* Each line follows the one before, or the number of lines that are lost stands between them. Returns how
+ * many lines are not whole. */
+static int check_numbers(char *all)
+{
+	unsigned long long n, expected = 0;
+	int n_torn = 0;
+
+	for (char *line = strtok(all, "\n"); line; line = strtok(NULL, "\n")) {
+		const char *number = strstr(line, "\"n\":");
+
+		if (sscanf(line, "{\"op\":\"lost\",\"lines\":%llu}", &n) == 1) {
+			assert_true(n > 0);
+			expected += n;
+		} else if (line[strlen(line) - 1] != '}') {
+			n_torn++;
+		} else {
+			assert_non_null(number);
+			assert_int_equal(strtoull(number + 4, NULL, 10), expected);
+			expected++;
+		}
+		if (line[strlen(line) - 1] == '}')
+			assert_null(strchr(line + 1, '{'));
+	}
+	assert_int_equal(expected, 40);
+	return n_torn;
+}
+
+static void test_full_disk(void **state)
+{
+	char *all;
+
+	fill_the_disk();
+	all = text();
+	assert_non_null(strstr(all, "\"lost\""));
+	assert_int_equal(check_numbers(all), 0);
+}
+
+/* The torn line stays, on a line of its own. */
+static void test_full_disk_with_a_file_that_keeps_all(void **state)
+{
+	int fd = memfd_create("audit", MFD_ALLOW_SEALING);
+
+	assert_true(fd >= 0);
+	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	assert_int_equal(hf_audit_open(&audit, path), 0);
+	fill_the_disk();
+	assert_int_equal(check_numbers(text()), 1);
+	close(fd);
+}
+
 static void test_no_such_directory(void **state)
 {
 	struct hf_audit *none;
@@ -110,6 +224,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_texts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_long_texts_are_cut, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_full_line, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_full_disk, setup, teardown),
+		cmocka_unit_test(test_full_disk_with_a_file_that_keeps_all),
 		cmocka_unit_test(test_no_such_directory),
 	};
 
