@@ -14,10 +14,12 @@
 #include "base/hex.h"
 #include "base/json_text.h"
 #include "base/log.h"
+#include "base/macros.h"
 
 #define BUFFER    (1 << 20)
-#define MAX_VALUE 3000 /* bytes that a text may take in the line */
+#define MAX_VALUE 2500 /* bytes that a text may take in the line, and as many as hexadecimal digits */
 #define TAIL      64   /* room that texts leave for the end of the line */
+#define MARK      16   /* room for the quotes of a key, and for what is added to it */
 
 struct buffer {
 	size_t len;
@@ -81,21 +83,24 @@ void hf_audit_begin(struct hf_audit_line *line, const char *op)
 	put(line, "\"", 1);
 }
 
+/* Is there room for a value of @len bytes, and for the mark that it is cut? */
 static bool fits(const struct hf_audit_line *line, const char *key, size_t len)
 {
-	return line->len + strlen(key) + len + 16 <= HF_AUDIT_LINE - TAIL;
+	return line->len + 2 * (strlen(key) + MARK) + len <= HF_AUDIT_LINE - TAIL;
 }
 
-static void put_hex(struct hf_audit_line *line, const char *key, const void *text, size_t len)
+/* Returns whether it has all bytes. */
+static bool put_hex(struct hf_audit_line *line, const char *key, const void *text, size_t len)
 {
-	if (!fits(line, key, 2 * len + 4)) {
-		line->is_cut = true;
-		return;
-	}
+	size_t n = HF_MIN(len, (size_t)MAX_VALUE / 2);
+
+	if (!fits(line, key, 2 * n))
+		return false;
 	put_key(line, key, "_hex");
 	put(line, "\"", 1);
-	line->len = (size_t)(hf_hex_put(line->text + line->len, text, len) - line->text);
+	line->len = (size_t)(hf_hex_put(line->text + line->len, text, n) - line->text);
 	put(line, "\"", 1);
+	return n == len;
 }
 
 /* Returns the bytes of @text that it used; *is_valid: they are a character. */
@@ -110,7 +115,7 @@ static size_t put_character(struct hf_audit_line *line, const char *text, size_t
 
 void hf_audit_put_text(struct hf_audit_line *line, const char *key, const void *text, size_t len)
 {
-	bool is_utf8 = true, is_valid;
+	bool is_utf8 = true, is_valid, is_whole;
 	size_t end = line->len + MAX_VALUE, used = 0;
 
 	if (!fits(line, key, 0)) {
@@ -119,14 +124,18 @@ void hf_audit_put_text(struct hf_audit_line *line, const char *key, const void *
 	}
 	put_key(line, key, "");
 	put(line, "\"", 1);
-	while (used < len && line->len + 8 < end && line->len + 8 <= HF_AUDIT_LINE - TAIL) {
+	while (used < len && line->len + HF_JSON_CHARACTER < end && fits(line, key, HF_JSON_CHARACTER)) {
 		used += put_character(line, (const char *)text + used, len - used, &is_valid);
 		is_utf8 = is_utf8 && is_valid;
 	}
-	line->is_cut |= used < len;
+	is_whole = used == len;
 	put(line, "\"", 1);
 	if (!is_utf8)
-		put_hex(line, key, text, len);
+		is_whole = put_hex(line, key, text, len) && is_whole;
+	if (!is_whole) {
+		put_key(line, key, "_cut");
+		put(line, "true", 4);
+	}
 }
 
 void hf_audit_put_number(struct hf_audit_line *line, const char *key, uint64_t number)

@@ -24,8 +24,9 @@ void hf_audit_reopen(struct hf_audit *audit);
 
 HF_DEFINE_CLEANUP(struct hf_audit *, hf_audit_close)
 
-/* One line. A text that is too long is cut, and the line has "cut":true then. */
-#define HF_AUDIT_LINE 8192
+/* One line. It has room for all fields of a call whose texts are as long as they can be: four with
+ * hexadecimal digits, one without. If it has not, fields are missing, and it has "cut":true. */
+#define HF_AUDIT_LINE 24576
 
 struct hf_audit_line {
 	size_t len;
@@ -35,7 +36,8 @@ struct hf_audit_line {
 
 /* Begins with the time and "op":@op, a constant. */
 void hf_audit_begin(struct hf_audit_line *line, const char *op);
-/* @key is a constant. Bytes that are not UTF-8 become U+FFFD, and @key with "_hex" has all bytes. */
+/* @key is a constant. Bytes that are not UTF-8 become U+FFFD, and @key with "_hex" has all bytes. A text that
+ * is too long is cut, and @key with "_cut" is true then. */
 void hf_audit_put_text(struct hf_audit_line *line, const char *key, const void *text, size_t len);
 void hf_audit_put_number(struct hf_audit_line *line, const char *key, uint64_t number);
 void hf_audit_end(struct hf_audit *audit, struct hf_audit_line *line);

@@ -95,6 +95,19 @@ class Audit(Audited):
         self.assertEqual(self.user.create(self.root, LONG).stat, nfs.OK)
         self.assertEqual(self.last(3)["name"], LONG.decode())
 
+    def test_long_names_push_nothing_out(self):
+        below = above = self.root
+        for _ in range(3):
+            below = self.user.mkdir(below, b"\x02" * 250, mode=0o755).fh
+            above = self.user.mkdir(above, b"\xff" * 250, mode=0o755).fh
+        self.user.create(below, b"\x03" * 255)
+        self.assertEqual(self.user.rename(below, b"\x03" * 255, above, b"\xfd" * 255).stat, nfs.OK)
+        line = self.last(8)
+        self.assertEqual((line["op"], line["result"], line["name"], line["to_name_hex"]), ("rename", "OK", "\x03" * 255, "fd" * 255))
+        self.assertEqual([key for key in line if key.endswith("cut")], ["path_cut", "to_path_cut"])
+        self.assertTrue(line["path"].startswith(f"{self.folder}/\x02"))
+        self.assertEqual(list(line)[:2], ["op", "result"])
+
     def test_what_is_refused(self):
         with open(os.path.join(self.folder, "secret"), "wb") as out:
             os.fchmod(out.fileno(), 0o600)

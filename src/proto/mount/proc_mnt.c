@@ -157,8 +157,8 @@ static void write_audit(const struct mnt *mnt)
 	hf_addr_format(hf_rpc_call_peer(mnt->call), peer, sizeof(peer));
 	hf_audit_begin(&line, "mount");
 	hf_audit_put_text(&line, "client", peer, strlen(peer));
-	hf_audit_put_text(&line, "path", mnt->path, strlen(mnt->path));
 	hf_audit_put_text(&line, "result", result, strlen(result));
+	hf_audit_put_text(&line, "path", mnt->path, strlen(mnt->path));
 	hf_audit_end(mnt->mount->audit, &line);
 }
 

@@ -212,6 +212,8 @@ static void write_audit(struct hf_nfs3_op *op, const struct hf_setattr *set)
 
 	hf_audit_begin(&line, changes[number] ? changes[number] : lower(op->proc->name, name));
 	put_caller(&line, op->call);
+	hf_audit_put_text(&line, "result", hf_nfsstat3_name(op->stat), strlen(hf_nfsstat3_name(op->stat)));
+	put_attributes(&line, set);
 	find_place(op, &place);
 	if (place.export)
 		hf_audit_put_text(&line, "export", place.export, strlen(place.export));
@@ -220,8 +222,6 @@ static void write_audit(struct hf_nfs3_op *op, const struct hf_setattr *set)
 		put_handle(&line, "handle", place.handle);
 	if (number == NFSPROC3_RENAME || number == NFSPROC3_LINK)
 		put_target(op, &line);
-	put_attributes(&line, set);
-	hf_audit_put_text(&line, "result", hf_nfsstat3_name(op->stat), strlen(hf_nfsstat3_name(op->stat)));
 	hf_audit_end(op->nfs->recorder->audit, &line);
 }
 

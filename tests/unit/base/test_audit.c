@@ -69,7 +69,7 @@ static void test_texts(void **state)
 		"\"op\":\"op\",\"a\":\"x\\\"\\\\\\u000a\\ufffd\",\"a_hex\":\"78225c0aff\",\"n\":7}\n"));
 }
 
-/* The line ends as a line, and says that it is cut. */
+/* The line ends as a line, and says which text is cut. */
 static void test_long_texts_are_cut(void **state)
 {
 	static char bytes[2 * HF_AUDIT_LINE];
@@ -79,9 +79,44 @@ static void test_long_texts_are_cut(void **state)
 	put("long", bytes, sizeof(bytes));
 	memset(bytes, 1, sizeof(bytes));
 	put("long", bytes, sizeof(bytes));
-	found = strstr(text(), "y\",\"n\":7,\"cut\":true}\n");
+	memset(bytes, 0xff, sizeof(bytes));
+	put("long", bytes, 255);
+	put("long", bytes, 2000);
+	found = strstr(text(), "y\",\"long_cut\":true,\"n\":7}\n");
 	assert_non_null(found);
-	assert_non_null(strstr(found, "\\u0001\",\"n\":7,\"cut\":true}\n"));
+	found = strstr(found, "\\u0001\",\"long_cut\":true,\"n\":7}\n");
+	assert_non_null(found);
+	found = strstr(found, "\\ufffd\",\"long_hex\":\"ffff");
+	assert_non_null(found);
+	found = strstr(found, "ff\",\"n\":7}\n");
+	assert_non_null(found);
+	assert_non_null(strstr(found, "ff\",\"long_cut\":true,\"n\":7}\n"));
+}
+
+/* A line has room for the texts of a call, however long they are: none is left out. */
+static void test_all_long_texts_have_room(void **state)
+{
+	static const char *const keys[] = { "export", "path", "name", "to_path", "to_name" };
+	static char bytes[4096];
+	struct hf_audit_line line;
+	const char *all;
+
+	hf_audit_begin(&line, "op");
+	memset(bytes, '"', sizeof(bytes));
+	for (size_t i = 0; i < HF_ARRAY_SIZE(keys); i++) {
+		hf_audit_put_text(&line, keys[i], bytes, sizeof(bytes));
+		memset(bytes, 0xfe, sizeof(bytes));
+	}
+	hf_audit_put_number(&line, "n", UINT64_MAX);
+	hf_audit_end(audit, &line);
+	all = text();
+	for (size_t i = 0; i < HF_ARRAY_SIZE(keys); i++) {
+		char mark[32];
+
+		snprintf(mark, sizeof(mark), "\"%s_cut\":true,\"", keys[i]);
+		assert_non_null(strstr(all, mark));
+	}
+	assert_non_null(strstr(all, "true,\"n\":18446744073709551615}\n"));
 }
 
 /* However many fields there are. */
@@ -223,6 +258,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_texts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_long_texts_are_cut, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_all_long_texts_have_room, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_full_line, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_full_disk, setup, teardown),
 		cmocka_unit_test(test_full_disk_with_a_file_that_keeps_all),
