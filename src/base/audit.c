@@ -20,6 +20,16 @@
 #define MAX_VALUE 2500 /* bytes that a text may take in the line, and as many as hexadecimal digits */
 #define TAIL      64   /* room that texts leave for the end of the line */
 #define MARK      16   /* room for the quotes of a key, and for what is added to it */
+#define WINDOW_S  60
+
+static const struct {
+	const char *name;
+	uint64_t max_lines;
+} bounds[HF_AUDIT_N_BOUNDS] = {
+	[HF_AUDIT_REFUSED_MOUNTS] = { "refused mounts", 100 },
+	[HF_AUDIT_UDP_MOUNTS] = { "mounts over UDP", 100 },
+	[HF_AUDIT_REFUSED_CALLS] = { "refused calls", 1000 },
+};
 
 struct buffer {
 	size_t len;
@@ -39,6 +49,7 @@ struct hf_audit {
 	pthread_cond_t wake;
 	struct buffer filling;
 	struct buffer writing; /* of the thread while it writes */
+	struct hf_log_limit limits[HF_AUDIT_N_BOUNDS];
 	bool wants_reopen;
 	bool is_ending;
 };
@@ -164,10 +175,9 @@ static void add(struct buffer *buffer, const char *text, size_t len)
 	buffer->n_lines++;
 }
 
-void hf_audit_end(struct hf_audit *audit, struct hf_audit_line *line)
+static void finish(struct hf_audit_line *line)
 {
 	static const char cut[] = ",\"cut\":true";
-	bool was_empty;
 
 	if (line->is_cut) {
 		memcpy(line->text + line->len, cut, sizeof(cut) - 1);
@@ -175,12 +185,84 @@ void hf_audit_end(struct hf_audit *audit, struct hf_audit_line *line)
 	}
 	memcpy(line->text + line->len, "}\n", 2);
 	line->len += 2;
+}
+
+void hf_audit_end(struct hf_audit *audit, struct hf_audit_line *line)
+{
+	bool was_empty;
+
+	finish(line);
 	pthread_mutex_lock(&audit->lock);
 	was_empty = audit->filling.len == 0;
 	add(&audit->filling, line->text, line->len);
 	pthread_mutex_unlock(&audit->lock);
 	if (was_empty)
 		pthread_cond_signal(&audit->wake);
+}
+
+/* Bounds */
+
+static uint64_t clock_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+}
+
+static void add_left_out(struct hf_audit *audit, enum hf_audit_bound bound, uint64_t n)
+{
+	const char *name = bounds[bound].name;
+	struct hf_audit_line line;
+
+	hf_audit_begin(&line, "left_out");
+	hf_audit_put_text(&line, "of", name, strlen(name));
+	hf_audit_put_number(&line, "lines", n);
+	finish(&line);
+	add(&audit->filling, line.text, line.len);
+}
+
+bool hf_audit_allow(struct hf_audit *audit, enum hf_audit_bound bound)
+{
+	struct hf_log_limit *limit = &audit->limits[bound];
+	uint64_t n_left_out = 0;
+	bool may, is_first;
+
+	pthread_mutex_lock(&audit->lock);
+	may = hf_log_limit_allow(limit, clock_ns(), &n_left_out);
+	if (n_left_out)
+		add_left_out(audit, bound, n_left_out);
+	is_first = limit->n_suppressed == 1;
+	pthread_mutex_unlock(&audit->lock);
+	if (is_first) /* the thread is to say so when the window is over */
+		pthread_cond_signal(&audit->wake);
+	return may;
+}
+
+/* When the thread must say how many lines were left out; UINT64_MAX: there are none */
+static uint64_t due(const struct hf_audit *audit)
+{
+	uint64_t due = UINT64_MAX;
+
+	for (size_t i = 0; i < HF_AUDIT_N_BOUNDS; i++)
+		if (audit->limits[i].n_suppressed)
+			due = HF_MIN(due, audit->limits[i].until_ns);
+	return due;
+}
+
+/* Of windows that are over; at the end, of all */
+static void say_left_out(struct hf_audit *audit)
+{
+	uint64_t now = audit->is_ending ? UINT64_MAX : clock_ns();
+
+	for (size_t i = 0; i < HF_AUDIT_N_BOUNDS; i++) {
+		struct hf_log_limit *limit = &audit->limits[i];
+
+		if (limit->n_suppressed && limit->until_ns <= now) {
+			add_left_out(audit, (enum hf_audit_bound)i, limit->n_suppressed);
+			limit->n_suppressed = 0;
+		}
+	}
 }
 
 /* The thread that writes */
@@ -290,6 +372,20 @@ static void write_buffer(struct hf_audit *audit)
 	*buffer = (struct buffer){ .text = buffer->text };
 }
 
+static void wait_for_work(struct hf_audit *audit)
+{
+	while (!audit->filling.len && !audit->wants_reopen && !audit->is_ending && clock_ns() < due(audit)) {
+		uint64_t until = due(audit);
+		struct timespec end = { .tv_sec = (time_t)(until / UINT64_C(1000000000)),
+					.tv_nsec = (long)(until % UINT64_C(1000000000)) };
+
+		if (until == UINT64_MAX)
+			pthread_cond_wait(&audit->wake, &audit->lock);
+		else
+			pthread_cond_timedwait(&audit->wake, &audit->lock, &end);
+	}
+}
+
 static void *run(void *user)
 {
 	struct hf_audit *audit = user;
@@ -299,8 +395,8 @@ static void *run(void *user)
 		struct buffer full;
 
 		pthread_mutex_lock(&audit->lock);
-		while (!audit->filling.len && !audit->wants_reopen && !audit->is_ending)
-			pthread_cond_wait(&audit->wake, &audit->lock);
+		wait_for_work(audit);
+		say_left_out(audit);
 		full = audit->filling;
 		audit->filling = audit->writing;
 		audit->writing = full;
@@ -350,6 +446,17 @@ struct hf_audit *hf_audit_close(struct hf_audit *audit)
 	return NULL;
 }
 
+static void init_waiting(struct hf_audit *audit)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_mutex_init(&audit->lock, NULL);
+	pthread_cond_init(&audit->wake, &attr);
+	pthread_condattr_destroy(&attr);
+}
+
 int hf_audit_open(struct hf_audit **auditp, const char *path)
 {
 	struct hf_audit *audit = calloc(1, sizeof(*audit));
@@ -357,8 +464,11 @@ int hf_audit_open(struct hf_audit **auditp, const char *path)
 
 	if (!audit)
 		return hf_trace(-ENOMEM);
-	pthread_mutex_init(&audit->lock, NULL);
-	pthread_cond_init(&audit->wake, NULL);
+	init_waiting(audit);
+	for (size_t i = 0; i < HF_AUDIT_N_BOUNDS; i++) {
+		audit->limits[i] = (struct hf_log_limit)HF_LOG_LIMIT(WINDOW_S);
+		audit->limits[i].max_lines = bounds[i].max_lines;
+	}
 	audit->fd = -1;
 	audit->path = strdup(path);
 	audit->filling.text = malloc(BUFFER);

@@ -41,3 +41,15 @@ void hf_audit_begin(struct hf_audit_line *line, const char *op);
 void hf_audit_put_text(struct hf_audit_line *line, const char *key, const void *text, size_t len);
 void hf_audit_put_number(struct hf_audit_line *line, const char *key, uint64_t number);
 void hf_audit_end(struct hf_audit *audit, struct hf_audit_line *line);
+
+/* Lines that a caller can cause without the right to change anything. So many are written in a minute; a line
+ * says how many more there were. */
+enum hf_audit_bound {
+	HF_AUDIT_REFUSED_MOUNTS,
+	HF_AUDIT_UDP_MOUNTS, /* that were not refused; their source may be forged */
+	HF_AUDIT_REFUSED_CALLS,
+	HF_AUDIT_N_BOUNDS,
+};
+
+/* May a line of this kind be written now? If not, it is counted. */
+bool hf_audit_allow(struct hf_audit *audit, enum hf_audit_bound bound);

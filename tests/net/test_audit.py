@@ -16,7 +16,9 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 from commandline import CliPlay
 from exported import OneExport, nfs
-from play import main
+from play import PATIENCE, main
+from rpc import UdpCaller, call_message, exchange
+from xdr import Out
 
 UID, GID = 1234, 567
 LONG = b"\x01" * 250
@@ -143,6 +145,26 @@ class Audit(Audited):
         found = self.until(self.lines, "it is in the new file", passes=bool)
         self.assertEqual([line["name"] for line in found], ["after"])
         self.assertEqual([line.get("name") for line in self.lines(f"{self.audit}.1")[-2:]], ["before", "between"])
+
+
+class Flood(Audited):
+    def test_refusals_are_bounded_and_changes_are_not(self):
+        os.symlink("/", os.path.join(self.folder, "out"))
+        for _ in range(130):
+            self.assertEqual(self.user.mnt("/data/out").stat, nfs.ACCES)
+            self.user.create(self.root, b"a")
+        with self.daemon.namespace:
+            datagrams = UdpCaller(("127.0.0.1", self.nfs.port))
+        self.addCleanup(datagrams.close)
+        for _ in range(120):
+            exchange(datagrams, call_message(nfs.MOUNT, 3, 1, Out().string("/data").bytes()), PATIENCE)
+        self.daemon.stop()
+        found = self.lines()[self.began :]
+        self.daemon.start()  # as each test leaves it
+        for op, result, n in (("mount", "ACCES", 100), ("mount", "OK", 100), ("create", "OK", 130)):
+            self.assertEqual(sum(line["op"] == op and line["result"] == result for line in found if "result" in line), n)
+        self.assertEqual([(line["of"], line["lines"]) for line in found if line["op"] == "left_out"],
+                         [("refused mounts", 30), ("mounts over UDP", 20)])  # fmt: skip
 
 
 class SlowDisk(Audited):

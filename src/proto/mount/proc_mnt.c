@@ -145,6 +145,14 @@ static void reply(struct mnt *mnt)
 	hf_rpc_reply_end(mnt->call);
 }
 
+static bool may_audit(const struct mnt *mnt)
+{
+	if (mnt->stat != MNT3_OK)
+		return hf_audit_allow(mnt->mount->audit, HF_AUDIT_REFUSED_MOUNTS);
+	return hf_rpc_call_transport(mnt->call) != HF_RPC_UDP ||
+	       hf_audit_allow(mnt->mount->audit, HF_AUDIT_UDP_MOUNTS);
+}
+
 static void write_audit(const struct mnt *mnt)
 {
 	bool is_refusal = mnt->stat == MNT3ERR_ACCES || mnt->stat == MNT3ERR_PERM;
@@ -152,7 +160,7 @@ static void write_audit(const struct mnt *mnt)
 	struct hf_audit_line line;
 	char peer[HF_ADDR_TEXT];
 
-	if (!result)
+	if (!result || !may_audit(mnt))
 		return;
 	hf_addr_format(hf_rpc_call_peer(mnt->call), peer, sizeof(peer));
 	hf_audit_begin(&line, "mount");

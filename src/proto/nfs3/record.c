@@ -230,7 +230,9 @@ static void look_at_change(struct hf_nfs3_op *op)
 	struct hf_setattr set = { 0 };
 	bool is_setattr = number_of(op) == NFSPROC3_SETATTR;
 
-	if (!is_setattr || get_attributes(op, &set) || op->stat != NFS3_OK)
+	if (is_setattr && !get_attributes(op, &set) && op->stat == NFS3_OK)
+		return;
+	if (op->stat == NFS3_OK || hf_audit_allow(op->nfs->recorder->audit, HF_AUDIT_REFUSED_CALLS))
 		write_audit(op, &set);
 }
 

@@ -138,6 +138,23 @@ static void test_full_line(void **state)
 	assert_string_equal(all + strlen(all) - strlen(",\"cut\":true}\n"), ",\"cut\":true}\n");
 }
 
+/* Each kind has its own bound. At the latest when the file is closed, a line says what was left out. */
+static void test_bounds(void **state)
+{
+	char *all;
+
+	for (int i = 0; i < 150; i++)
+		assert_int_equal(hf_audit_allow(audit, HF_AUDIT_REFUSED_MOUNTS), i < 100);
+	for (int i = 0; i < 1001; i++)
+		assert_int_equal(hf_audit_allow(audit, HF_AUDIT_REFUSED_CALLS), i < 1000);
+	assert_true(hf_audit_allow(audit, HF_AUDIT_UDP_MOUNTS));
+	put("a", "b", 1);
+	all = text();
+	assert_non_null(strstr(all, "\"op\":\"left_out\",\"of\":\"refused mounts\",\"lines\":50}\n"));
+	assert_non_null(strstr(all, "\"op\":\"left_out\",\"of\":\"refused calls\",\"lines\":1}\n"));
+	assert_null(strstr(all, "UDP"));
+}
+
 /* A full disk: files may have only 1,000 bytes. */
 
 static void limit_files(rlim_t n_bytes)
@@ -260,6 +277,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_long_texts_are_cut, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_all_long_texts_have_room, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_full_line, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_bounds, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_full_disk, setup, teardown),
 		cmocka_unit_test(test_full_disk_with_a_file_that_keeps_all),
 		cmocka_unit_test(test_no_such_directory),
