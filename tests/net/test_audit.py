@@ -17,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 from commandline import CliPlay
 from exported import OneExport, nfs
 from play import PATIENCE, main
-from rpc import UdpCaller, call_message, exchange
+from rpc import AUTH_NONE, UdpCaller, call_message, exchange
 from xdr import Out
 
 UID, GID = 1234, 567
@@ -131,8 +131,21 @@ class Audit(Audited):
 
     def test_mounts(self):
         self.user.root("/data")
-        line = self.wait(1)[0]
-        self.assertEqual((line["op"], line["client"], line["path"], line["result"]), ("mount", "127.0.0.1", "/data", "OK"))
+        self.assertEqual(self.last(1), {"op": "mount", "path": "/data", "result": "OK"})
+        os.symlink("/", os.path.join(self.folder, "way-out"))
+        self.assertNotEqual(self.user.mnt("/data/way-out").stat, nfs.OK)
+        self.assertEqual(self.last(2), {"op": "mount", "path": "/data/way-out", "result": "ACCES"})
+        with self.daemon.namespace, nfs.Client(self.nfs.port, cred=(AUTH_NONE, b"")) as client:
+            client.root("/data")
+        line = self.wait(3)[2]
+        self.assertEqual((line["export"], "uid" in line, "gid" in line), ("/data", False, False))
+
+    def test_create_that_cuts_a_file(self):
+        fh = self.user.create(self.root, b"long").fh
+        self.user.write(fh, b"text")
+        self.assertEqual(self.user.create(self.root, b"long", how=nfs.UNCHECKED, size=0).stat, nfs.OK)
+        self.assertEqual(self.last(2), {"op": "create", "path": self.folder, "name": "long", "size": 0, "result": "OK"})
+        self.assertEqual(os.path.getsize(os.path.join(self.folder, "long")), 0)
 
     def test_the_file_is_opened_again_at_a_reload(self):
         self.user.create(self.root, b"before")

@@ -12,11 +12,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "base/audit.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "proto/mount/mounted.h"
 #include "proto/mount/procs.h"
+#include "rpc/audit_call.h"
 
 #define MAX_TRIES 1000 /* each takes a few microseconds */
 
@@ -26,6 +26,7 @@ struct mnt {
 	struct hf_rpc_call *call;
 	uint64_t begun;
 	enum mountstat3 stat;
+	struct hf_export *export; /* NULL: none has the path */
 	struct hf_handle handle;
 	char path[MNTPATHLEN + 1];
 };
@@ -105,12 +106,12 @@ static enum mountstat3 refuse(struct mnt *mnt, const struct hf_export *export, i
 
 static enum mountstat3 serve(struct mnt *mnt)
 {
-	hf_cleanup(hf_export_unrefp) struct hf_export *export = NULL;
+	struct hf_export *export;
 	const char *rest;
 	int refusal;
 
 	hf_mount_tidy(mnt->path);
-	export = hf_exports_find(mnt->mount->exports, mnt->path, &rest);
+	mnt->export = export = hf_exports_find(mnt->mount->exports, mnt->path, &rest);
 	if (!export)
 		return MNT3ERR_NOENT;
 	refusal = hf_exports_admit_patiently(mnt->mount->exports, export, hf_rpc_call_peer(mnt->call));
@@ -158,14 +159,14 @@ static void write_audit(const struct mnt *mnt)
 	bool is_refusal = mnt->stat == MNT3ERR_ACCES || mnt->stat == MNT3ERR_PERM;
 	const char *result = mnt->stat == MNT3_OK ? "OK" : is_refusal ? "ACCES" : NULL;
 	struct hf_audit_line line;
-	char peer[HF_ADDR_TEXT];
 
 	if (!result || !may_audit(mnt))
 		return;
-	hf_addr_format(hf_rpc_call_peer(mnt->call), peer, sizeof(peer));
-	hf_audit_begin(&line, "mount");
-	hf_audit_put_text(&line, "client", peer, strlen(peer));
+	hf_audit_call_begin(&line, "mount", mnt->call);
 	hf_audit_put_text(&line, "result", result, strlen(result));
+	if (mnt->export)
+		hf_audit_put_text(&line, "export", mnt->export->settings.name,
+				  strlen(mnt->export->settings.name));
 	hf_audit_put_text(&line, "path", mnt->path, strlen(mnt->path));
 	hf_audit_end(mnt->mount->audit, &line);
 }
@@ -183,6 +184,7 @@ static void on_ran(struct hf_job *job)
 	if (mnt->mount->audit)
 		write_audit(mnt);
 	reply(mnt);
+	hf_export_unref(mnt->export);
 	free(mnt);
 }
 

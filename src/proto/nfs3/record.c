@@ -4,11 +4,11 @@
 #include <string.h>
 
 #include "base/addr.h"
-#include "base/audit.h"
 #include "base/cleanup.h"
 #include "base/hex.h"
 #include "loop/loop.h"
 #include "proto/nfs3/op.h"
+#include "rpc/audit_call.h"
 #include "vfs/file.h"
 
 #define SLOW_WINDOW_S  10
@@ -125,19 +125,6 @@ static void put_handle(struct hf_audit_line *line, const char *key, struct hf_by
 	hf_audit_put_text(line, key, hex, 2 * len);
 }
 
-static void put_caller(struct hf_audit_line *line, const struct hf_rpc_call *call)
-{
-	const struct hf_rpc_cred *cred = hf_rpc_call_cred(call);
-	char peer[HF_ADDR_TEXT];
-
-	hf_addr_format(hf_rpc_call_peer(call), peer, sizeof(peer));
-	hf_audit_put_text(line, "client", peer, strlen(peer));
-	if (cred->flavor != HF_RPC_AUTH_SYS)
-		return;
-	hf_audit_put_number(line, "uid", cred->uid);
-	hf_audit_put_number(line, "gid", cred->gid);
-}
-
 static void put_place(struct hf_audit_line *line, const struct place *place, const char *path_key,
 		      const char *name_key)
 {
@@ -178,6 +165,22 @@ static bool get_attributes(struct hf_nfs3_op *op, struct hf_setattr *set)
 	       (set->set_mode || set->set_uid || set->set_gid || set->set_size);
 }
 
+/* The size that CREATE gives to a file, also to one that exists */
+static void get_size(struct hf_nfs3_op *op, struct hf_setattr *set)
+{
+	struct hf_setattr all = { 0 };
+	struct hf_xdr_in *in;
+
+	hf_rpc_call_rewind(op->call);
+	in = hf_nfs3_args(op);
+	hf_nfs3_get_fh(in);
+	hf_xdr_get_opaque(in, HF_NFS3_MAX_NAME);
+	if (hf_xdr_get_u32(in) == EXCLUSIVE || !hf_nfs3_get_sattr(in, &all) || !hf_xdr_in_is_ok(in))
+		return;
+	set->set_size = all.set_size;
+	set->size = all.size;
+}
+
 static void put_attributes(struct hf_audit_line *line, const struct hf_setattr *set)
 {
 	char mode[16];
@@ -210,8 +213,7 @@ static void write_audit(struct hf_nfs3_op *op, const struct hf_setattr *set)
 	struct hf_audit_line line;
 	char name[32];
 
-	hf_audit_begin(&line, changes[number] ? changes[number] : lower(op->proc->name, name));
-	put_caller(&line, op->call);
+	hf_audit_call_begin(&line, changes[number] ? changes[number] : lower(op->proc->name, name), op->call);
 	hf_audit_put_text(&line, "result", hf_nfsstat3_name(op->stat), strlen(hf_nfsstat3_name(op->stat)));
 	put_attributes(&line, set);
 	find_place(op, &place);
@@ -232,6 +234,8 @@ static void look_at_change(struct hf_nfs3_op *op)
 
 	if (is_setattr && !get_attributes(op, &set) && op->stat == NFS3_OK)
 		return;
+	if (number_of(op) == NFSPROC3_CREATE)
+		get_size(op, &set);
 	if (op->stat == NFS3_OK || hf_audit_allow(op->nfs->recorder->audit, HF_AUDIT_REFUSED_CALLS))
 		write_audit(op, &set);
 }
