@@ -69,6 +69,15 @@ static void test_texts(void **state)
 		"\"op\":\"op\",\"a\":\"x\\\"\\\\\\u000a\\ufffd\",\"a_hex\":\"78225c0aff\",\"n\":7}\n"));
 }
 
+/* Line ends and changes of direction that are UTF-8 */
+static void test_deceptive_characters(void **state)
+{
+	static const char deceptive[] = "a\xc2\x85\xe2\x80\xa8\xe2\x80\xae\xe2\x81\xa6\x7f\xc3\xa4";
+
+	put("a", deceptive, sizeof(deceptive) - 1);
+	assert_non_null(strstr(text(), ",\"a\":\"a\\u0085\\u2028\\u202e\\u2066\\u007f\xc3\xa4\",\"n\":7}\n"));
+}
+
 /* The line ends as a line, and says which text is cut. */
 static void test_long_texts_are_cut(void **state)
 {
@@ -274,6 +283,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_texts, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_deceptive_characters, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_long_texts_are_cut, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_all_long_texts_have_room, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_full_line, setup, teardown),
