@@ -313,6 +313,8 @@ void hf_client_answered(struct hf_client *client);
 /* Is there a place for it, even if its address may be forged? True for each client that is confirmed or
  * registered. */
 bool hf_client_may_be_unmet(struct hf_client *client);
+/* A call was dropped because there was none. */
+void hf_clients_count_refused_unmet(struct hf_clients *clients);
 /* A pinned client stays registered, with or without locks. */
 void hf_client_pin(struct hf_client *client, bool is_pinned);
 void hf_client_seen(struct hf_client *client,

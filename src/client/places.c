@@ -306,6 +306,11 @@ bool hf_client_may_be_unmet(struct hf_client *client)
 	       (!is_one_unmet_too_many(client) || find_of_rank(clients, NULL, HF_CLIENTS_UNCONFIRMED));
 }
 
+void hf_clients_count_refused_unmet(struct hf_clients *clients)
+{
+	clients->refused[HF_LIMIT_CLIENTS_UNCONFIRMED]++;
+}
+
 static bool make_leave(struct hf_clients *clients, struct hf_client *leaving)
 {
 	if (!leaving)

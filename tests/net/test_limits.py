@@ -14,14 +14,16 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 import nlm
 from commandline import CliPlay
+from forger import DistantForger, empty_address
 from play import main
 from rest import Events
+from rpc import call_message
 
 DOCUMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "guide", "limits.md")
 READERS = 64
 
 
-class Limits(CliPlay):
+class Limited(CliPlay):
     settings = ("api.listen=127.0.0.1:0", "recovery.max_clients=8", "recovery.max_clients_per_address=4")
 
     def limit(self, name):
@@ -39,6 +41,8 @@ class Limits(CliPlay):
         self.assertEqual(row[1:5], [str(used), str(top), f"{100 * used / top:.0f}%", str(refused)])
         return shown
 
+
+class Limits(Limited):
     def test_clients_at_an_address(self):
         name = "clients_per_address"
         self.assertNotIn(name, self.run_cli("status").stdout)
@@ -99,6 +103,19 @@ class Limits(CliPlay):
         shown = json.loads(self.run_cli("--json", "limits").stdout)
         self.assertEqual({l["name"] for l in shown} - named, set())
         self.assertEqual(named - {l["name"] for l in shown}, set())
+
+
+class Unconfirmed(Limited):
+    def test_locks_that_are_dropped(self):
+        """There are four places for clients that nothing confirms: the other calls wait for their hosts, which do not exist."""
+        forger = DistantForger(self.network.server, 2049)
+        self.addCleanup(forger.close)
+        for i in range(10):
+            lock = self.lock_of(self.a, 2 * i, 1, name=f"forged{i}")
+            forger.send(empty_address(i), 700, call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK)))
+        self.until(lambda: self.limit("clients_unconfirmed")["refused"], "the others are dropped", passes=lambda n: n == 6)
+        self.assert_shown("clients_unconfirmed", 4, 4, 6)
+        self.assertRegex(self.run_cli("status").stdout, "clients_unconfirmed 100% used, 6 refused")
 
 
 if __name__ == "__main__":

@@ -18,14 +18,16 @@
 #include "proto/nlm/op.h"
 #include "proto/nsm/nsm.h"
 
-static bool must_meet(const struct hf_nlm_op *op)
+static bool must_meet(struct hf_nlm_op *op)
 {
 	const struct hf_nlm *nlm = op->nlm;
 	struct hf_client *client = op->client;
 	bool is_promised = op->args.reclaim && hf_client_is_registered(client);
 
-	return nlm->monitor && hf_nsm_is_visitor(op->call) && !is_promised &&
-	       (!hf_client_may_be_unmet(client) || hf_lock_is_scarce(nlm->locks, &op->target));
+	if (!nlm->monitor || !hf_nsm_is_visitor(op->call) || is_promised)
+		return false;
+	op->lacks_place = !hf_client_may_be_unmet(client);
+	return op->lacks_place || hf_lock_is_scarce(nlm->locks, &op->target);
 }
 
 /* To the operator: the client hears nothing. */
@@ -49,6 +51,8 @@ static void on_met(struct hf_nsm_guest *guest, bool has_answered)
 	struct hf_nlm_op *op = hf_container_of(guest, struct hf_nlm_op, meeting);
 
 	if (!has_answered) {
+		if (op->lacks_place)
+			hf_clients_count_refused_unmet(op->nlm->clients);
 		say_dropped(op);
 		op->next = hf_nlm_op_drop;
 	} else {

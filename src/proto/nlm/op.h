@@ -123,6 +123,7 @@ struct hf_nlm_op {
 	bool is_impatient;      /* it does not wait for the answer to a grant any more */
 	bool is_number_checked; /* the client's host was asked about its state number */
 	bool has_met_host;      /* the host of its client has answered */
+	bool lacks_place;       /* it waits for that because there is no place for an unconfirmed client */
 	struct hf_nlm_args args;
 	struct hf_client *client; /* a reference, or NULL */
 	struct hf_lock_target target;
