@@ -4,17 +4,11 @@
 #include "api/internal.h"
 #include "client/client.h"
 
-/* Limits for each client or address */
+/* Limits for each client; the others that clients use up are for each address. */
 static bool is_by_client(enum hf_limit limit)
 {
 	return limit == HF_LIMIT_WAITERS_PER_CLIENT || limit == HF_LIMIT_LOCKS_PER_CLIENT ||
 	       limit == HF_LIMIT_LOCK_BYTES_PER_CLIENT || limit == HF_LIMIT_RESERVATIONS_PER_CLIENT;
-}
-
-static bool is_by_address(enum hf_limit limit)
-{
-	return limit == HF_LIMIT_WAITERS_PER_ADDRESS || limit == HF_LIMIT_LOCKS_PER_ADDRESS ||
-	       limit == HF_LIMIT_LOCK_BYTES_PER_ADDRESS || limit == HF_LIMIT_RESERVATIONS_PER_ADDRESS;
 }
 
 void hf_api_begin_limits(struct hf_api_request *request)
@@ -42,20 +36,27 @@ void hf_api_note_limits(struct hf_api_request *request, const struct hf_client *
 		}
 }
 
+static void set_by(struct hf_api_request *request, enum hf_limit limit, const char *text)
+{
+	request->limit_by[limit] = hf_api_copy(request, text, strlen(text));
+}
+
 static void name_user(struct hf_api_request *request, enum hf_limit limit)
 {
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
+	const struct hf_addr *by = &request->limits[limit].by;
 	char address[HF_ADDR_TEXT];
-	const char *text;
 
+	if (by->family)
+		set_by(request, limit, hf_addr_format(by, address, sizeof(address)));
 	if (!request->limit_users[limit])
 		return;
 	client = hf_clients_next(hf_recovery_clients(request->api->options.recovery),
 				 request->limit_users[limit] - 1);
 	if (!client || client->serial != request->limit_users[limit])
 		return; /* it is gone meanwhile */
-	text = is_by_client(limit) ? client->id : hf_addr_format(&client->address, address, sizeof(address));
-	request->limit_by[limit] = hf_api_copy(request, text, strlen(text));
+	set_by(request, limit,
+	       is_by_client(limit) ? client->id : hf_addr_format(&client->address, address, sizeof(address)));
 }
 
 int hf_api_look_limits(struct hf_api_request *request)
@@ -71,8 +72,7 @@ int hf_api_look_limits(struct hf_api_request *request)
 
 		if (!client) {
 			for (enum hf_limit limit = 0; limit < HF_N_LIMITS; limit++)
-				if (is_by_client(limit) || is_by_address(limit))
-					name_user(request, limit);
+				name_user(request, limit);
 			return HF_API_DONE;
 		}
 		hf_api_note_limits(request, client);

@@ -7,6 +7,8 @@
 
 #include <stdint.h>
 
+#include "base/addr.h"
+
 enum hf_limit {
 	/* src/rpc */
 	HF_LIMIT_CONNECTIONS,
@@ -62,4 +64,5 @@ struct hf_limit_use {
 	uint64_t used; /* or HF_LIMIT_USE_UNKNOWN */
 	uint64_t max;  /* 0: this server does not have the limit */
 	uint64_t refused;
+	struct hf_addr by; /* the address that uses the most, where it is known at once; family 0: none */
 };

@@ -354,22 +354,27 @@ void hf_places_sweep(struct hf_clients *clients, uint64_t limit)
 	}
 }
 
-/* The address with the most clients is the last one. */
-static size_t most_at_an_address(const struct hf_clients *clients)
+/* The address with the most clients is the last one. NULL: none has any. */
+static const struct hf_clients_host *largest(const struct hf_clients *clients)
 {
 	struct hf_rb_node *node = clients->by_size.root;
 
 	while (node && node->right)
 		node = node->right;
-	return node ? hf_rb_entry(node, struct hf_clients_host, by_size)->n_registered : 0;
+	return node ? hf_rb_entry(node, struct hf_clients_host, by_size) : NULL;
 }
 
 void hf_clients_show_limits(const struct hf_clients *clients, struct hf_limit_use uses[HF_N_LIMITS])
 {
+	const struct hf_clients_host *host = largest(clients);
+
 	uses[HF_LIMIT_CLIENTS] = (struct hf_limit_use){ .used = clients->n_registered,
 							.max = clients->options.max_registered };
-	uses[HF_LIMIT_CLIENTS_PER_ADDRESS] = (struct hf_limit_use){ .used = most_at_an_address(clients),
-								    .max = clients->options.max_per_address };
+	uses[HF_LIMIT_CLIENTS_PER_ADDRESS] = (struct hf_limit_use){ .max = clients->options.max_per_address };
+	if (host) {
+		uses[HF_LIMIT_CLIENTS_PER_ADDRESS].used = host->n_registered;
+		uses[HF_LIMIT_CLIENTS_PER_ADDRESS].by = host->address;
+	}
 	uses[HF_LIMIT_CLIENTS_UNCONFIRMED] =
 		(struct hf_limit_use){ .used = clients->n_unmet, .max = clients->max_unmet };
 	for (size_t i = HF_LIMIT_CLIENTS; i <= HF_LIMIT_CLIENTS_UNCONFIRMED; i++)

@@ -188,12 +188,15 @@ void hf_hosts_leave(struct hf_hosts *hosts, struct hf_host *host)
 	pthread_mutex_unlock(&hosts->lock);
 }
 
-size_t hf_hosts_most(struct hf_hosts *hosts)
+size_t hf_hosts_most(struct hf_hosts *hosts, struct hf_addr *addrp)
 {
 	size_t most;
 
+	*addrp = (struct hf_addr){ 0 };
 	pthread_mutex_lock(&hosts->lock);
 	most = hosts->top;
+	if (most)
+		*addrp = hf_list_entry(hf_list_first(&hosts->ranks[most]), struct hf_host, rank_link)->addr;
 	pthread_mutex_unlock(&hosts->lock);
 	return most;
 }

@@ -53,7 +53,8 @@ void hf_hosts_close(struct hf_hosts *hosts, struct hf_host *host, uint64_t now);
 /* A closed connection has ended its last call. @host may be freed here. */
 void hf_hosts_leave(struct hf_hosts *hosts, struct hf_host *host);
 
-size_t hf_hosts_most(struct hf_hosts *hosts); /* connections of the address that has the most */
+/* The connections of the address that has the most; 0: there is none. */
+size_t hf_hosts_most(struct hf_hosts *hosts, struct hf_addr *addrp);
 /* A datagram came from this address. Only with @max_contacts, like the next one. */
 void hf_hosts_note(struct hf_hosts *hosts, const struct hf_addr *addr, uint64_t now);
 /* When the address had an open connection or sent a datagram last: @now, or earlier. */

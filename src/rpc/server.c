@@ -209,7 +209,8 @@ void hf_rpc_server_show_limits(const struct hf_rpc_server *server, struct hf_lim
 	uses[HF_LIMIT_CONNECTIONS].used = atomic_load_explicit(&server->n_connections, memory_order_relaxed) +
 					  atomic_load_explicit(&server->n_shells, memory_order_relaxed);
 	uses[HF_LIMIT_CONNECTIONS].max = limits->max_connections;
-	uses[HF_LIMIT_CONNECTIONS_PER_ADDRESS].used = hf_hosts_most(server->hosts);
+	uses[HF_LIMIT_CONNECTIONS_PER_ADDRESS].used =
+		hf_hosts_most(server->hosts, &uses[HF_LIMIT_CONNECTIONS_PER_ADDRESS].by);
 	uses[HF_LIMIT_CONNECTIONS_PER_ADDRESS].max = limits->max_connections_per_host;
 	uses[HF_LIMIT_RECORD_BYTES].max = limits->max_gathering;
 	uses[HF_LIMIT_CALL_BYTES].max = limits->max_charged;

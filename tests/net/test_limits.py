@@ -17,7 +17,7 @@ from commandline import CliPlay
 from forger import DistantForger, empty_address
 from play import main
 from rest import Events
-from rpc import call_message
+from rpc import TcpCaller, call_message, exchange
 
 DOCUMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "guide", "limits.md")
 READERS = 64
@@ -49,7 +49,7 @@ class Limits(Limited):
         before = self.limit(name)["refused"]
         for number in range(4):
             self.assert_granted(self.a, self.lock_of(self.a, number, 1, name=f"limited{number}"))
-        self.assert_shown(name, 4, 4, before)
+        self.assertEqual(self.assert_shown(name, 4, 4, before)["by"], self.a.address)
         self.assert_shown("clients", 4, 8, 0)
         self.assertRegex(self.run_cli("status").stdout, rf"\nlimits     .*{name} 100% used")
         self.assertEqual(self.a.lock(self.lock_of(self.a, 100, 5, name="onemore")), nlm.S_NOLOCKS)
@@ -94,7 +94,12 @@ class Limits(Limited):
     def test_connections(self):
         self.a.lock(self.lock_of(self.a))
         self.assertGreaterEqual(self.limit("connections")["used"], 1)
-        self.assertGreaterEqual(self.limit("connections_per_address")["used"], 1)
+        more = [TcpCaller((self.a.server, 2049), (self.a.address, 0), self.a.namespace) for _ in range(9)]
+        for caller in more:
+            self.addCleanup(caller.close)
+            exchange(caller, call_message(nlm.PROGRAM, 4, 0))
+        self.assertGreaterEqual(self.limit("connections_per_address")["used"], 9)
+        self.assertEqual(self.limit("connections_per_address")["by"], self.a.address)
         self.assertEqual(self.limit("connections_per_address")["max"], 2048)
 
     def test_the_guide_has_each_limit(self):
