@@ -172,6 +172,19 @@ void cli_print_locks(const struct cli *cli, FILE *out, const json_t *locks)
 	cli_table_free(table);
 }
 
+static void print_transport(const json_t *client)
+{
+	const char *identity = text(client, "identity");
+	char clean[512];
+
+	printf("transport  %s", text(client, "transport"));
+	if (identity)
+		printf(", identity %s", cli_clean(clean, sizeof(clean), identity));
+	if (number(client, "refused_calls"))
+		printf(", %lld calls refused for lack of TLS", number(client, "refused_calls"));
+	putchar('\n');
+}
+
 static int show_client(struct cli *cli, const char *id)
 {
 	char target[8192], escaped[4096];
@@ -194,10 +207,7 @@ static int show_client(struct cli *cli, const char *id)
 		       cli_clean(clean, sizeof(clean), text(client, "id")), cli_plain(cli));
 		printf("status     %s, state number %lld, last seen %s\n", text(client, "status"),
 		       number(client, "sm_state"), seen ? seen : "never");
-		printf("transport  %s%s%s, %lld calls refused for lack of TLS\n", text(client, "transport"),
-		       text(client, "identity") ? ", identity " : "",
-		       text(client, "identity") ? text(client, "identity") : "",
-		       number(client, "refused_calls"));
+		print_transport(client);
 		printf("locks      %lld\nwaiters    %lld\n\n", number(client, "lock_count"),
 		       number(client, "waiters"));
 		cli_print_list(cli, locks, lock_table(locks), "It has no locks.");
