@@ -45,6 +45,7 @@ struct hf_audit {
 	bool has_failed;      /* of the thread: the log has said so */
 	bool is_torn;         /* of the thread: the file ends in the middle of a line */
 	uint64_t n_unsaid;    /* of the thread: lost lines, which would follow here */
+	uint64_t n_unlogged;  /* of the thread: lost lines, of which the log says nothing yet */
 	pthread_mutex_t lock; /* of all that follows */
 	pthread_cond_t wake;
 	struct buffer filling;
@@ -327,7 +328,6 @@ static uint64_t write_lines(struct hf_audit *audit, const char *text, size_t len
 		audit->is_torn = false;
 		done = write_bytes(audit->fd, text, len);
 	}
-	audit->has_failed = audit->has_failed && done < len;
 	if (done == len)
 		return n_lines;
 	if (!audit->has_failed)
@@ -353,9 +353,18 @@ static void say_lost(struct hf_audit *audit)
 
 	if (audit->n_unsaid == 0 || write_lines(audit, text, (size_t)len, 1) == 0)
 		return;
-	hf_log_warn("lines of the audit log are lost: its disk is full or slow", "file=%s lines=%llu",
-		    audit->path, (unsigned long long)audit->n_unsaid);
+	audit->n_unlogged += audit->n_unsaid;
 	audit->n_unsaid = 0;
+}
+
+/* Once for all that were lost while the disk was full: a short line about them may have had room before. */
+static void log_lost(struct hf_audit *audit)
+{
+	if (audit->n_unlogged == 0 || audit->has_failed)
+		return;
+	hf_log_warn("lines of the audit log are lost: its disk is full or slow", "file=%s lines=%llu",
+		    audit->path, (unsigned long long)audit->n_unlogged);
+	audit->n_unlogged = 0;
 }
 
 static void write_buffer(struct hf_audit *audit)
@@ -366,9 +375,12 @@ static void write_buffer(struct hf_audit *audit)
 	say_lost(audit);
 	if (!audit->n_unsaid)
 		n_written = write_lines(audit, buffer->text, buffer->len, buffer->n_lines);
+	if (n_written && n_written == buffer->n_lines)
+		audit->has_failed = false;
 	audit->n_unsaid += buffer->n_lines - n_written + buffer->n_lost;
 	if (!audit->has_failed)
 		say_lost(audit);
+	log_lost(audit);
 	*buffer = (struct buffer){ .text = buffer->text };
 }
 

@@ -164,7 +164,8 @@ static void test_bounds(void **state)
 	assert_null(strstr(all, "UDP"));
 }
 
-/* A full disk: files may have only 1,000 bytes. */
+/* A full disk: a file has room for 15 lines of numbers, and for the line about lost ones. */
+#define FULL (10 * 52 + 5 * 53 + 30)
 
 static void limit_files(rlim_t n_bytes)
 {
@@ -187,37 +188,45 @@ static void put_numbers(int first, int n)
 	}
 }
 
-static void wait_for_the_log_to_say(int log, const char *said)
+static char seen[8192];
+
+static void wait_for(int fd, const char *said)
 {
 	struct until until = until_begin(UNTIL_PATIENCE);
-	char all[4096];
 	ssize_t n;
 
 	do {
-		n = pread(log, all, sizeof(all) - 1, 0);
-		all[n > 0 ? n : 0] = '\0';
-	} while (!strstr(all, said) && until_again(&until));
-	assert_non_null(strstr(all, said));
+		n = pread(fd, seen, sizeof(seen) - 1, 0);
+		seen[n > 0 ? n : 0] = '\0';
+	} while (!strstr(seen, said) && until_again(&until));
+	assert_non_null(strstr(seen, said));
 }
 
-/* Lines are lost while the disk is full, and others follow when there is room. */
-static void fill_the_disk(void)
+/* Lines are lost while the disk is full, and others follow when there is room. @is_mended: no part of a line
+ * stays, so that there is room for the line about lost ones. */
+static void fill_the_disk(bool is_mended)
 {
 	char name[] = "/tmp/hf-audit-log-XXXXXX";
-	int log = mkstemp(name), errors = dup(STDERR_FILENO);
+	int log = mkstemp(name), errors = dup(STDERR_FILENO), file = open(path, O_RDONLY);
 
-	assert_true(log >= 0 && errors >= 0);
+	assert_true(log >= 0 && errors >= 0 && file >= 0);
 	unlink(name);
 	signal(SIGXFSZ, SIG_IGN);
-	limit_files(1000);
+	limit_files(FULL);
 	dup2(log, STDERR_FILENO);
 	put_numbers(0, 30);
-	wait_for_the_log_to_say(log, "cannot write the audit log");
+	wait_for(log, "cannot write the audit log");
 	put_numbers(30, 5);
+	if (is_mended)
+		wait_for(file, "\"lost\"");
+	put_numbers(35, 1);
 	limit_files(RLIM_INFINITY);
+	put_numbers(36, 4);
+	wait_for(log, "lines of the audit log are lost");
 	dup2(errors, STDERR_FILENO);
-	put_numbers(35, 5);
+	assert_null(strstr(strstr(seen, "cannot write") + 1, "cannot write")); /* it says so once */
 	close(errors);
+	close(file);
 	close(log);
 }
 
@@ -252,7 +261,7 @@ static void test_full_disk(void **state)
 {
 	char *all;
 
-	fill_the_disk();
+	fill_the_disk(true);
 	all = text();
 	assert_non_null(strstr(all, "\"lost\""));
 	assert_int_equal(check_numbers(all), 0);
@@ -267,7 +276,7 @@ static void test_full_disk_with_a_file_that_keeps_all(void **state)
 	assert_int_equal(fcntl(fd, F_ADD_SEALS, F_SEAL_SHRINK), 0);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
 	assert_int_equal(hf_audit_open(&audit, path), 0);
-	fill_the_disk();
+	fill_the_disk(false);
 	assert_int_equal(check_numbers(text()), 1);
 	close(fd);
 }
