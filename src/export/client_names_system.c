@@ -38,7 +38,8 @@ static int error_of(int code)
  */
 static int set_resolver(const char *name)
 {
-	res_nclose(&_res);
+	if (_res.options & RES_INIT) /* otherwise it would close descriptor 0 */
+		res_nclose(&_res);
 	if (res_ninit(&_res) < 0)
 		return -ENOMEM;
 	if (strchr(name, '.'))

@@ -2,8 +2,11 @@
 #include "../exports.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/macros.h"
 #include "export/client_names.h"
@@ -195,6 +198,28 @@ static void test_rules(void **state)
 	close_exports(NULL);
 }
 
+static void *ask_twice(void *arg)
+{
+	struct hf_addr addrs[4];
+	size_t n = 0;
+
+	for (int i = 0; i < 2; i++)
+		(void)hf_system_resolver.find_addresses(NULL, "localhost", addrs, HF_ARRAY_SIZE(addrs), &n);
+	return NULL;
+}
+
+/* A resolver that has asked nothing yet takes descriptor 0 for a socket of its own. */
+static void test_the_systems_resolver_closes_only_its_own(void **state)
+{
+	pthread_t thread;
+	int fd = fcntl(0, F_GETFD) < 0 ? open("/dev/null", O_RDONLY) : 0;
+
+	assert_int_equal(fd, 0);
+	assert_int_equal(pthread_create(&thread, NULL, ask_twice, NULL), 0);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	assert_true(fcntl(0, F_GETFD) >= 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -202,6 +227,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_domains, set_up, tear_down),
 		cmocka_unit_test(test_valid_names),
 		cmocka_unit_test(test_rules),
+		cmocka_unit_test(test_the_systems_resolver_closes_only_its_own),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
