@@ -79,9 +79,10 @@ def prepare(base):
 
 
 class Ours:
-    """The daemon with its defaults. With is_async, a second export of the same directory has sync: false."""
+    """The daemon with its defaults, but for @settings (KEY=VALUE). With is_async, a second export of the same directory has
+    sync: false."""
 
-    def __init__(self, program, base, data, is_async):
+    def __init__(self, program, base, data, is_async=False, settings=()):
         state = tempfile.mkdtemp(prefix="state-", dir=base)
         exports = [{"path": data, "name": "/bench", "squash": "none"}]
         if is_async:
@@ -89,7 +90,8 @@ class Ours:
         config = os.path.join(state, "holdfast.yaml")
         with open(config, "w", encoding="ascii") as out:
             json.dump({"server": {"port": 0, "portmap": "off", "state_dir": state}, "api": {"listen": ""}, "exports": exports}, out)
-        self.process = subprocess.Popen([program, "--config", config], stderr=subprocess.DEVNULL)
+        words = [word for setting in settings for word in ("--set", setting)]
+        self.process = subprocess.Popen([program, "--config", config, *words], stderr=subprocess.DEVNULL)
         port = str(self.await_port(os.path.join(state, "ports.json")))
         self.where = ["127.0.0.1", port, port, "/bench"]
 
@@ -269,31 +271,37 @@ def end(args, base, servers):
     shutil.rmtree(base, ignore_errors=True)
 
 
-def main():
-    parser = argparse.ArgumentParser()
-    parser.add_argument("build")
-    parser.add_argument("--seconds", type=float, default=3)
-    parser.add_argument("--rounds", type=int, default=2)
+def begin(parser, seconds, rounds):
+    """The arguments, with the options that every comparison takes; from here on in namespaces of its own."""
+    parser.add_argument("--seconds", type=float, default=seconds)
+    parser.add_argument("--rounds", type=int, default=rounds)
     parser.add_argument("--dir", default=tempfile.gettempdir())
     parser.add_argument("--image", choices=("ext4", "xfs", "btrfs"))
-    parser.add_argument("--beside")
-    parser.add_argument("--alone", action="store_true")
     parser.add_argument("--connections", type=int, default=2)
     parser.add_argument("--depth", type=int, default=16)
     parser.add_argument("--only", action="append")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     args.build = os.path.abspath(args.build)
     in_namespace()
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    return args
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("build")
+    parser.add_argument("--beside")
+    parser.add_argument("--alone", action="store_true")
+    args = begin(parser, seconds=3, rounds=2)
     base = tempfile.mkdtemp(prefix="hf-bench-files-", dir=args.dir)
     servers, rows = {}, {}
     try:
         where = mount_image(base, args.image) if args.image else base
         data = prepare(where)
         names = Names(data)
-        servers["ours"] = Ours(os.path.join(args.build, "holdfastd"), base, data, True)
+        servers["ours"] = Ours(os.path.join(args.build, "holdfastd"), base, data, is_async=True)
         if args.beside:
-            servers["other"] = Ours(os.path.abspath(args.beside), base, data, False)
+            servers["other"] = Ours(os.path.abspath(args.beside), base, data)
         if shutil.which("ganesha.nfsd") and not args.alone:
             servers["ganesha"] = Ganesha(base, data)
         servers["plain"] = Plain(args, data)
