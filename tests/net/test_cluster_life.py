@@ -32,8 +32,9 @@ class Life(Takeover):
     def test_standby_shows_its_role(self):
         shown = self.standby.cluster()
         self.assertEqual((shown["role"], shown["lease"]["holder"]), ("standby", self.active.name))
-        self.assertEqual({node["name"]: node["role"] for node in shown["nodes"]},
-                         {self.active.name: "active", self.standby.name: "standby"})  # fmt: skip
+        roles = {self.active.name: "active", self.standby.name: "standby"}
+        self.until(lambda: {node["name"]: node["role"] for node in self.standby.cluster()["nodes"]} == roles,
+                   "each node has said what it is")  # fmt: skip
         answer = self.standby.rest.get("/readyz")
         self.assertEqual(answer.status, 503)
         self.assertIn(b"standby", answer.body)
