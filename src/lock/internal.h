@@ -298,7 +298,10 @@ void hf_oh_set(struct hf_locks *locks, struct hf_lock_client *client, struct hf_
 void hf_oh_renew(struct hf_locks *locks, struct hf_lock_client *client, struct hf_oh *oh,
 		 struct hf_bytes bytes);
 void hf_oh_deinit(struct hf_locks *locks, struct hf_lock_client *client, struct hf_oh *oh);
-struct hf_bytes hf_oh_bytes(const struct hf_oh *oh);
+static inline struct hf_bytes hf_oh_bytes(const struct hf_oh *oh)
+{
+	return hf_bytes_of(oh->big ? oh->big : oh->room, oh->len);
+}
 uint64_t hf_owner_hash(const struct hf_locks *locks, const struct hf_lock_target *who);
 struct hf_owner *hf_owner_find(const struct hf_locks *locks, uint64_t hash, const struct hf_lock_target *who);
 struct hf_owner *hf_owner_make(struct hf_locks *locks, uint64_t hash, const struct hf_lock_target *who);
@@ -561,7 +564,13 @@ struct hf_purge {
 };
 
 /* Does the purge remove what carries this state number? */
-bool hf_purge_is_dead(const struct hf_purge *purge, uint32_t state);
+static inline bool hf_purge_is_dead(const struct hf_purge *purge, uint32_t state)
+{
+	for (size_t i = 0; i < purge->n_kept && state != 0; i++)
+		if (purge->kept[i] == state)
+			return false;
+	return true;
+}
 /* Removes the reservations of @client that are dead. */
 void hf_reservations_purge(const struct hf_purge *purge, struct hf_lock_client *client);
 /* Drops what is unreclaimed of @client, or, if NULL, of all that do not outlive grace. */

@@ -56,11 +56,6 @@ void hf_oh_renew(struct hf_locks *locks, struct hf_lock_client *client, struct h
 		hf_oh_set(locks, client, oh, bytes);
 }
 
-struct hf_bytes hf_oh_bytes(const struct hf_oh *oh)
-{
-	return hf_bytes_of(oh->big ? oh->big : oh->room, oh->len);
-}
-
 /* OWNER */
 
 uint64_t hf_owner_hash(const struct hf_locks *locks, const struct hf_lock_target *who)

@@ -15,14 +15,6 @@
 #include "lock/serve.h"
 #include "lock/steps.h"
 
-bool hf_purge_is_dead(const struct hf_purge *purge, uint32_t state)
-{
-	for (size_t i = 0; i < purge->n_kept && state != 0; i++)
-		if (purge->kept[i] == state)
-			return false;
-	return true;
-}
-
 static void purge_grants(const struct hf_purge *purge, struct hf_holding *holding)
 {
 	hf_list_for_each_safe(pos, &holding->grants) {

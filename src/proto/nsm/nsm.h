@@ -4,6 +4,7 @@
  *	nsm.c         the table of procedures; life; STAT and SIMU_CRASH
  *	mon.c         which programs want to be told of a restart? (MON, UNMON, UNMON_ALL)
  *	notify.c      which clients is a notice about, and is it believed? (NOTIFY)
+ *	trust.c       who made a call? is it believed without a check?
  *	doubt.c       was the client's host really restarted?
  *	proof.c       does the host that tells of its restart have the client's key?
  *	sight.c       what did that host say when the client took its first lock?
