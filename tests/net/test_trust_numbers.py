@@ -16,7 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 import nlm
 from asked import LOOK, Asked, notice
-from forger import Forger
+from forger import DistantForger, Forger, empty_address
 from play import main
 from until import comes
 from rpc import TcpCaller, auth_sys, call_message, exchange
@@ -372,11 +372,13 @@ class Numbers(Forged):
         """Each of them is asked about a forged notice, and says nothing."""
         lock = self.hold(self.a)
         fh = os.urandom(20)
+        forger = DistantForger(self.network.server, 2049)
+        self.addCleanup(forger.close)
         for i in range(1, 1300):
-            name, source = f"silent{i}", f"10.98.{100 + i // 250}.{1 + i % 250}"
+            name, source = f"silent{i}", empty_address(i)
             one = nlm.Lock(name=name, fh=fh, svid=i, offset=i, length=1, state=5)
-            self.forger.send(source, 700, call_message(nlm.PROGRAM, 4, nlm.LOCK, one.args(nlm.LOCK)))
-            self.forger.send(source, 700, notice(name, 7))
+            forger.send(source, 700, call_message(nlm.PROGRAM, 4, nlm.LOCK, one.args(nlm.LOCK)))
+            forger.send(source, 700, notice(name, 7))
             if i % 50 == 0:  # the server keeps up
                 self.until(lambda at=i: self.holder_of(nlm.Lock(fh=fh, offset=at, length=1)), "it is there")
         self.restart(self.a, 7)

@@ -29,7 +29,8 @@ class Forger:
 
 class DistantForger(Forger):
     """On a wire of its own to @namespace, with a network behind it, 10.66.0.0/16, that has no host: what is sent there
-    is lost without a word."""
+    is lost without a word. Behind the wire, because absent neighbours fill the kernel's table, which all namespaces
+    share: then tests that run beside this one lose packets."""
 
     SERVER = "10.65.0.1"
 
