@@ -485,6 +485,24 @@ class Attackers(TlsLocks):
         self.assert_refused(self.a, nlm.UNLOCK, self.lock)
 
 
+class Nameless(TlsLocks):
+    """transport: mtls, and any name of the CA"""
+
+    share, folder = "/mtls", "mtls"
+
+    def test_a_certificate_without_a_name(self):
+        """No name could own the lock, so every host with the address could release it."""
+        self.disconnect()
+        caller = self.secured(self.ca.issue("Two Words"))
+        self.assertEqual(self.getattr(caller, self.share), 0)
+        before = self.refused("identity")
+        self.assertEqual(self.a.lock(self.lock_of(self.a, 0, 10, state=5)), nlm.S_FAILED)
+        self.assertEqual(self.refused("identity"), before + 1)
+        self.secured(self.alpha)
+        self.assert_granted(self.a, self.lock_of(self.a, 0, 10, state=5))
+        self.assertEqual(self.shown(self.a)["identity"], "alpha.example")
+
+
 class WithoutCertificates(TlsLocks):
     """transport: tls"""
 
