@@ -485,6 +485,24 @@ class Attackers(TlsLocks):
         self.assert_refused(self.a, nlm.UNLOCK, self.lock)
 
 
+class Nameless(TlsLocks):
+    """transport: mtls, and any name of the CA"""
+
+    share, folder = "/mtls", "mtls"
+
+    def test_a_certificate_without_a_name(self):
+        """No name could own the lock, so every host with the address could release it."""
+        self.disconnect()
+        caller = self.secured(self.ca.issue("Two Words"))
+        self.assertEqual(self.getattr(caller, self.share), 0)
+        before = self.refused("identity")
+        self.assertEqual(self.a.lock(self.lock_of(self.a, 0, 10, state=5)), nlm.S_FAILED)
+        self.assertEqual(self.refused("identity"), before + 1)
+        self.secured(self.alpha)
+        self.assert_granted(self.a, self.lock_of(self.a, 0, 10, state=5))
+        self.assertEqual(self.shown(self.a)["identity"], "alpha.example")
+
+
 class WithoutCertificates(TlsLocks):
     """transport: tls"""
 
@@ -528,6 +546,21 @@ class Restarts(TlsLocks):
         self.secured(self.alpha)
         self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
         self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+
+    def test_forged_datagrams_after_kill_9(self):
+        """Before the client has called: nothing else shows that it locks over TCP."""
+        lock = self.hold()
+        self.crash()
+        before = self.refused("datagram")
+        forger = Forger(self.b.namespace, (self.a.server, PORT))
+        self.addCleanup(forger.close)
+        for procedure in (nlm.UNLOCK, nlm.UNLOCK_MSG, nlm.CANCEL, nlm.LOCK):
+            args = lock.but(reclaim=True).args(procedure)
+            forger.send(self.a.address, 700, call_message(nlm.PROGRAM, 4, procedure, args, cred=auth_sys(self.a.name)))
+        self.until(lambda: self.refused("datagram"), "they are refused", passes=lambda n: n == before + 4)
+        self.assert_untouched(lock)
+        self.secured(self.alpha)
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
 
     def test_it_reclaims_before_it_is_connected_again(self):
         """The client hears of the restart, and its lock manager reclaims at once."""

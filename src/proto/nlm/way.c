@@ -51,8 +51,8 @@ static void refuse_for(struct question *question, enum hf_client_refusal refusal
 }
 
 /* Would the export take NFS calls over such a connection? If it is gone, what it demanded last counts. */
-static bool is_admitted(struct question *question, const struct hf_tls_peer *peer,
-			char name[static HF_TLS_MAX_NAME + 1])
+static bool is_taken(struct question *question, const struct hf_tls_peer *peer,
+		     char name[static HF_TLS_MAX_NAME + 1])
 {
 	const struct hf_nlm_files *files = &question->nlm->files;
 
@@ -68,6 +68,18 @@ static bool is_admitted(struct question *question, const struct hf_tls_peer *pee
 	default:
 		return false;
 	}
+}
+
+/* What is locked under mtls belongs to a name. A certificate without one proves no owner. */
+static bool is_admitted(struct question *question, const struct hf_tls_peer *peer,
+			char name[static HF_TLS_MAX_NAME + 1])
+{
+	if (!is_taken(question, peer, name))
+		return false;
+	if (question->demand != HF_TRANSPORT_MTLS || peer->n_names)
+		return true;
+	refuse_for(question, HF_CLIENT_NOT_NAMED);
+	return false;
 }
 
 static bool is_enough(void *user, const struct hf_tls_peer *peer, uint64_t newest)
@@ -121,8 +133,8 @@ static void say(struct hf_nlm *nlm, const struct hf_rpc_call *call, uint32_t exp
 	static const char *const sentences[] = {
 		[HF_CLIENT_NO_CONNECTION] = "call refused: the export demands TLS, and the client's address "
 					    "has no such connection",
-		[HF_CLIENT_NOT_NAMED] = "call refused: no certificate of the client's address has a name of "
-					"the export's identities",
+		[HF_CLIENT_NOT_NAMED] = "call refused: no certificate of the client's address has a name "
+					"that the export accepts",
 		[HF_CLIENT_NAME_TAKEN] = "call refused: the client's name belongs to another certificate",
 		[HF_CLIENT_DATAGRAM] = "call refused: it came over UDP, and the client calls over TCP",
 	};
@@ -145,9 +157,11 @@ static void say(struct hf_nlm *nlm, const struct hf_rpc_call *call, uint32_t exp
 					  "nlm", hf_loop_now(nlm->options.loop));
 }
 
+/* How a client of the last run locked is not stored. NFS over TLS is TCP, and lock managers use the transport
+ * of their mount, so it did so over TCP. */
 static bool may_be_forged(const struct hf_nlm_op *op, const struct hf_client *client)
 {
-	return client && client->is_secured && client->has_connected &&
+	return client && client->is_secured && (client->has_connected || !client->met_at) &&
 	       hf_rpc_call_transport(op->call) == HF_RPC_UDP;
 }
 
