@@ -135,6 +135,8 @@ struct hf_client {
 	char *identity;          /* names of certificates with blanks between; NULL: none is demanded */
 	uint64_t vouched;        /* of proto/nlm: see rpc/presence.h, the connections that had begun when its
 				  * last such call was served */
+	uint64_t vouched_at;     /* monotonic ns, of that call, unless it had the number of a restart that is
+				  * being checked */
 	uint64_t n_refused;      /* calls in its name that were refused for lack of TLS */
 	uint8_t refusals_logged; /* inside: a bit for each reason */
 	struct hf_nsm_sight *sight; /* of proto/nsm: what its host said of itself; while it is registered */

@@ -109,11 +109,12 @@ class TlsLocks(Secured):
         """One way: what the server says to it does not matter, if it says anything."""
         host.caller(transport).send(call_message(program, version, procedure, args, cred=auth_sys(host.name)))
 
-    def notify(self, host, state, name=None):
-        """A notice that stays unanswered, as a rule."""
+    def notify(self, host, state, name=None, send=None):
+        """A notice that waits for a proof, and stays unanswered. The server asks the host first."""
         args = Out().string(name or host.name).i32(state).bytes()
-        self.send(host, nsm.NSM, 1, nsm.NOTIFY, args, "tcp")
-        self.settle(host)
+        before = self.refused("no_proof")
+        (send or self.send)(host, nsm.NSM, 1, nsm.NOTIFY, args, "tcp")
+        self.until(lambda: self.refused("no_proof") > before, "the notice waits")
 
     def settle(self, host):
         """All that was sent so far is served."""
@@ -434,6 +435,43 @@ class Attackers(TlsLocks):
         self.assert_untouched(self.lock)
         self.assertEqual(self.log.count(WAITS), 1)
         self.assertEqual(self.refused("no_proof"), before + 2)
+
+    def reconnect(self):
+        """As a client does that was idle: it is in the life that it had."""
+        self.tls.sock.close()
+        self.tls = self.secured(self.alpha)
+        self.settle(self.a)
+
+    def test_forged_notice_does_not_wait_for_the_next_connection(self):
+        """The host's statd does not say that it was not restarted."""
+        forger = Forger(self.b.namespace, (self.a.server, PORT))
+        self.addCleanup(forger.close)
+        self.a.state = None
+
+        def forge(host, program, version, procedure, args, _transport):
+            forger.send(host.address, 700, call_message(program, version, procedure, args))
+
+        self.notify(self.a, 7, send=forge)
+        self.reconnect()
+        self.assert_untouched(self.lock)
+
+    def test_notice_from_its_address_is_checked_before_it_waits(self):
+        """From a reserved port and over TCP, and a statd that denies it."""
+        args = Out().string(self.a.name).i32(7).bytes()
+        self.a.caller("tcp", reserved=True).send(call_message(nsm.NSM, 1, nsm.NOTIFY, args))
+        self.until(lambda: "a notice of a restart" in self.log, "it is denied, or waits for a proof")
+        self.reconnect()
+        self.assert_untouched(self.lock)
+
+    def test_client_that_goes_on_refutes_the_notice_that_waits(self):
+        """The attacker is on the wire, and answers in the name of its statd."""
+        self.a.state = 7
+        self.notify(self.a, 7)
+        other = self.lock.but(offset=50, svid=8)
+        self.assert_granted(self.a, other)
+        self.assertEqual(self.a.unlock(other), nlm.S_GRANTED)
+        self.reconnect()
+        self.assert_untouched(self.lock)
 
     def test_notice_with_the_connection_of_another(self):
         self.disconnect()

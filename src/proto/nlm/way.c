@@ -194,6 +194,19 @@ static void forget_binding(struct hf_client *client)
 		hf_client_unbind(client);
 }
 
+/* The call is served: the client lives, and it is in the life that it had, unless the call has a new number.
+ */
+static void vouch(const struct hf_nlm_op *op, struct hf_client *client)
+{
+	struct hf_rpc_presence *presence = op->nlm->options.presence;
+
+	if (!presence)
+		return;
+	client->vouched = hf_rpc_presence_count(presence);
+	if (!client->doubted_state || op->args.state != client->doubted_state)
+		client->vouched_at = hf_loop_now(op->nlm->options.loop);
+}
+
 bool hf_nlm_refuses_way(struct hf_nlm_op *op, bool gives_up)
 {
 	enum hf_transport demand = demand_of(op->nlm, op->target.export);
@@ -210,8 +223,8 @@ bool hf_nlm_refuses_way(struct hf_nlm_op *op, bool gives_up)
 		return false;
 	if (refuses(op, client, demand))
 		return true;
-	if (gives_up && client && op->nlm->options.presence)
-		client->vouched = hf_rpc_presence_count(op->nlm->options.presence);
+	if (gives_up && client)
+		vouch(op, client);
 	return false;
 }
 
@@ -274,8 +287,7 @@ enum hf_nlm_stat hf_nlm_bind_way(struct hf_nlm_op *op)
 
 	if (names.question.demand == HF_TRANSPORT_ANY)
 		return HF_NLM_GRANTED_STAT;
-	if (presence)
-		client->vouched = hf_rpc_presence_count(presence);
+	vouch(op, client);
 	if (client->identity)
 		return HF_NLM_GRANTED_STAT;
 	if (peer)

@@ -191,22 +191,35 @@ static enum hf_nsm_verdict judge_words(const struct hf_nsm_doubt *doubt)
 	return HF_NSM_UNDECIDED;
 }
 
-/* The verdict for one notice of this doubt. @is_untold: it is believed only for lack of a denial. */
+/* What the verdicts for the notices of one doubt depend on, beside its own. */
+struct evidence {
+	enum hf_nsm_word word;
+	bool is_said;   /* the statd gives the number */
+	bool is_word;   /* has_word() */
+	bool can_tell;  /* something tells which number the statd gave before */
+	bool is_untold; /* the notice is believed only for lack of a denial */
+};
+
 static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf_nsm_verdict verdict,
-				       const struct hf_nsm_facts *facts, bool is_word, bool can_tell,
-				       bool is_untold)
+				       const struct evidence *evidence)
 {
-	if (asker->wants_word && !is_word)
+	if (asker->wants_word && !evidence->is_word)
 		return HF_NSM_DENIED;
-	if (asker->is_copy && verdict == HF_NSM_BELIEVED && facts->word != HF_NSM_SPEAKS)
-		return facts->word == HF_NSM_SILENT ? HF_NSM_UNSURE : HF_NSM_DENIED;
+	if (verdict != HF_NSM_BELIEVED)
+		return verdict;
+	if (asker->is_unproven && !evidence->is_said)
+		return HF_NSM_UNSURE;
+	if (!asker->is_copy)
+		return verdict;
+	if (evidence->word != HF_NSM_SPEAKS)
+		return evidence->word == HF_NSM_SILENT ? HF_NSM_UNSURE : HF_NSM_DENIED;
 	/* Nothing tells which number the statd gave when the first copy came. A copy is more likely than a
 	 * forger that guessed the number; the next LOCK with the new number would show that. If an older
 	 * number is proven, a forger guessed: the host came to this one after the first copy. If the client
 	 * has nothing, the notice is believed: it ends LOCKs that wait, and their sender repeats them. */
-	if (asker->is_copy && verdict == HF_NSM_BELIEVED && !can_tell)
+	if (!evidence->can_tell)
 		return HF_NSM_DENIED;
-	return asker->is_copy && verdict == HF_NSM_BELIEVED && is_untold ? HF_NSM_UNSURE : verdict;
+	return evidence->is_untold ? HF_NSM_UNSURE : verdict;
 }
 
 /* Ends */
@@ -228,10 +241,14 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	bool is_news = hf_recovery_is_news(doubt->nsm->options.recovery, client, doubt->state);
 	int32_t state = doubt->state;
 	struct hf_list askers = HF_LIST_INIT(askers);
-	struct hf_nsm_facts facts = doubt->facts;
 	bool is_told = says_new(doubt) || hf_client_has_nothing(client);
-	bool is_word = has_word(doubt), is_untold = doubt->is_untold && !is_told;
-	bool can_tell = hf_nsm_sight_facts(client) || is_told;
+	struct evidence evidence = {
+		.word = doubt->facts.word,
+		.is_said = doubt->facts.word == HF_NSM_SPEAKS && doubt->facts.state == state,
+		.is_word = has_word(doubt),
+		.can_tell = hf_nsm_sight_facts(client) || is_told,
+		.is_untold = doubt->is_untold && !is_told,
+	};
 	struct hf_link *link;
 
 	hf_list_splice(&askers, &doubt->askers);
@@ -239,12 +256,12 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	/* A host puts the number of its statd into its LOCKs. */
 	if (verdict != HF_NSM_BELIEVED)
 		client->doubt_tag = 0;
-	else if (facts.word == HF_NSM_SPEAKS && facts.state == state)
+	else if (evidence.is_said)
 		hf_client_end_older_tag(client, state);
 	while ((link = hf_list_pop_front(&askers))) {
 		struct hf_nsm_asker *asker = hf_list_entry(link, struct hf_nsm_asker, link);
 
-		asker->fn(asker, client, verdict_for(asker, verdict, &facts, is_word, can_tell, is_untold));
+		asker->fn(asker, client, verdict_for(asker, verdict, &evidence));
 		/* @asker may be freed here */
 	}
 	if (!client->doubted_state) /* else the notice waits for a proof (proof.c), and its tag stays */
@@ -252,7 +269,7 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	/* Only a datagram gave the number, unless the host's statd gave it, too. If the notice was not
 	 * believed, a forger may have guessed the number, and what the client holds is of the life before. */
 	if (verdict == HF_NSM_BELIEVED && is_news && client->sm_state == state)
-		hf_recovery_client_proves(client, facts.word == HF_NSM_SPEAKS && facts.state == state);
+		hf_recovery_client_proves(client, evidence.is_said);
 	hf_client_unref(client);
 }
 

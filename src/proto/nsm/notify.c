@@ -183,18 +183,20 @@ static void suspect(struct notice *notice, struct hf_client *client, bool is_nam
 	/* The name is not the client's. It may be that of another host behind the same address. */
 	suspect->asker.wants_word = !is_named;
 	suspect->asker.is_copy = was_early(notice) || is_copy(notice, client);
+	suspect->asker.is_unproven = !hf_nsm_has_proof(notice->nsm, notice->call, client);
 	hf_list_push_back(&notice->suspects, &suspect->link);
 }
 
 /* A notice with an old number releases nothing, so it needs no check. A client without locks is checked all
  * the same: a forged number would make its next true notice look like a repetition. */
-static bool is_to_be_checked(struct notice *notice, const struct hf_client *client, bool is_named)
+static bool is_to_be_checked(struct notice *notice, struct hf_client *client, bool is_named)
 {
 	struct hf_nsm *nsm = notice->nsm;
 
 	if (!hf_recovery_is_news(nsm->options.recovery, client, notice->state) || notice->is_superuser)
 		return false;
-	return !is_named || !hf_nsm_is_trusted(nsm, notice->call, client);
+	return !is_named || !hf_nsm_is_trusted(nsm, notice->call, client) ||
+	       !hf_nsm_has_proof(nsm, notice->call, client);
 }
 
 /* The notice is about this client: it has the client's name, or no other client is at the address. */
@@ -426,7 +428,12 @@ static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enu
 		believe(notice, client);
 	/* A copy that is not believed is only a copy: the server answers it, and does not log its sender. */
 	notice->n_denied += verdict == HF_NSM_DENIED && !is_copy(notice, client);
-	notice->n_unsure += verdict == HF_NSM_UNSURE;
+	if (verdict == HF_NSM_UNSURE && asker->is_unproven) {
+		hf_nsm_note_unproven(notice->nsm, notice->call, client);
+		notice->n_unproven++;
+	} else {
+		notice->n_unsure += verdict == HF_NSM_UNSURE;
+	}
 	suspect_free(suspect);
 	notice->n_open--;
 	finish_if_all_is_decided(notice);

@@ -112,9 +112,11 @@ enum hf_nsm_verdict {
 	HF_NSM_UNDECIDED, /* inside doubt.c only */
 };
 struct hf_nsm_asker {
-	bool wants_word; /* believe it only if the host gives this number, and gave another one before */
-	bool is_copy;    /* the notice may be a copy: believe it by the host's answer, not by its silence */
-	bool is_lock;    /* a LOCK, which is no evidence if it brings the first number of the client */
+	bool wants_word;  /* believe it only if the host gives this number, and gave another one before */
+	bool is_copy;     /* the notice may be a copy: believe it by the host's answer, not by its silence */
+	bool is_unproven; /* the host has not shown the client's key: believe it only if its statd gives this
+			     number */
+	bool is_lock;     /* a LOCK, which is no evidence if it brings the first number of the client */
 	struct hf_link link;
 	void (*fn)(struct hf_nsm_asker *asker, struct hf_client *client, enum hf_nsm_verdict verdict);
 };

@@ -8,8 +8,11 @@
  * checks of a notice, and replaces none of them.
  *
  * The notice may come before the connection. Then it stays unanswered, so that its sender
- * repeats it, and the server remembers it as a claim, as long as sm-notify repeats it. The
- * connection makes the claim true.
+ * repeats it. If the host's statd gives its number, the server remembers it as a claim, as
+ * long as sm-notify repeats it. The connection makes the claim true.
+ *
+ * A client connects again for other reasons, too. So a forged notice must not wait for that:
+ * the silence of the host makes no claim, and a call of the client's old life ends one.
  *
  * What the client takes while a claim waits may be of its new life, so it carries a tag, as
  * during a check (doubt.c).
@@ -31,8 +34,8 @@ struct claim {
 	struct hf_link link;
 	struct hf_client *client; /* a reference */
 	int32_t state;
-	int32_t tag; /* of what the client takes meanwhile; 0: it has none of this claim */
-	uint64_t until;
+	int32_t tag;             /* of what the client takes meanwhile; 0: it has none of this claim */
+	uint64_t made_at, until; /* monotonic ns */
 };
 
 /* Proof */
@@ -120,12 +123,18 @@ static void on_timer(struct hf_timer *timer)
 	forget_old(hf_container_of(timer, struct hf_nsm, claims_timer));
 }
 
+/* After the notice a call of the client was served that was not of its new life. */
+static bool is_refuted(const struct claim *claim)
+{
+	return claim->client->vouched_at > claim->made_at;
+}
+
 static struct claim *find_true(struct hf_nsm *nsm)
 {
 	hf_list_for_each(link, &nsm->claims) {
 		struct claim *claim = hf_list_entry(link, struct claim, link);
 
-		if (is_back(nsm, claim->client))
+		if (!is_refuted(claim) && is_back(nsm, claim->client))
 			return claim;
 	}
 	return NULL;
@@ -160,8 +169,12 @@ static bool is_known(struct hf_nsm *nsm, const struct hf_client *client, int32_t
 
 		if (claim->client != client)
 			continue;
-		if (claim->state == state)
+		if (claim->state == state && !is_refuted(claim))
 			return true;
+		if (claim->state == state) {
+			claim_free(nsm, claim);
+			return false;
+		}
 		if (n++ == 0)
 			first = claim;
 	}
@@ -200,7 +213,8 @@ void hf_nsm_claim(struct hf_nsm *nsm, struct hf_client *client, int32_t state)
 	}
 	claim->client = hf_client_ref(client);
 	claim->state = state;
-	claim->until = hf_loop_now(nsm->options.loop) + CLAIM_NS;
+	claim->made_at = hf_loop_now(nsm->options.loop);
+	claim->until = claim->made_at + CLAIM_NS;
 	hf_list_push_back(&nsm->claims, &claim->link);
 	nsm->n_claims++;
 	tag(nsm, claim);
