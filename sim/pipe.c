@@ -69,13 +69,24 @@ static void unlock_behind(struct proc *proc, bool whole_file)
 	proc_unlock(proc, &span);
 }
 
+/* A LOCK of what a call-back has just given looks like the one that waited: its CANCEL would give that back,
+ * too. */
+static bool has_some(const struct proc *proc)
+{
+	for (uint32_t unit = proc->span.first; unit <= proc->span.last; unit++)
+		if (proc->own->has[proc->span.file][unit] >= proc->span.mode)
+			return true;
+	return false;
+}
+
 static void on_kill(struct hf_timer *timer)
 {
 	struct proc *proc = hf_container_of(timer, struct proc, kill_timer);
 	struct proc *other = thread_other(proc);
 	struct host *host = proc->host;
 	struct rng *rng = &host->pipe_rng;
-	bool cancels = proc->blocks && !proc->is_called_back && !other && rng_chance(rng, 500);
+	bool cancels =
+		proc->blocks && !proc->is_called_back && !other && !has_some(proc) && rng_chance(rng, 500);
 
 	if (!is_asking(proc) || host->is_reclaiming || host->is_renaming || host->world->is_ending)
 		return;
