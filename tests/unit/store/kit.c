@@ -243,6 +243,7 @@ struct hf_store_client kit_client(unsigned int n, unsigned int seed)
 		.callback_procedure = seed,
 		.sm_state = (int32_t)seed - 5,
 		.is_state_unproven = seed / 4 % 2,
+		.told_state = (int32_t)(seed % 7),
 		.registered_at = UINT64_C(1700000000123456000) +
 				 seed * UINT64_C(1000), /* PostgreSQL keeps microseconds */
 		.last_seen = UINT64_C(1800000000987654000) + seed * UINT64_C(1000),
