@@ -962,7 +962,7 @@ static void test_any_bytes_as_names(void **state)
 	kit_deinit(&kit);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tables_and_indexes),
@@ -998,5 +998,7 @@ int main(void)
 
 	if (!cluster_is_possible())
 		return 77; /* skipped */
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
