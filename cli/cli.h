@@ -11,7 +11,7 @@
  *	orders.c     commands that change it
  *	release.c    the locks of a client, of a file, of several clients
  *	cluster.c    the nodes of the cluster, and orders to them
- *	store.c      a store whose server is stopped: check, dump, copy
+ *	store.c      a store whose server is stopped: check, dump, copy, downgrade
  *	exports*.c   /etc/exports as the exports of a configuration
  *	events.c     the stream of events
  *	top.c        full screen, live
@@ -58,7 +58,7 @@ struct cli {
 	const char *silent_for;
 	const char *name;   /* of store: the server's name in a database */
 	const char *object; /* the second argument: the node of `cluster move NODE` */
-	const char *target; /* the third one: where `store copy` writes */
+	const char *target; /* the third one: where `store copy` writes, `store downgrade`'s number */
 	FILE *errors;       /* where cli_ask() prints errors */
 	char endpoint[256]; /* the server that was found: host:port, or unix:/path */
 	bool is_https;

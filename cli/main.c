@@ -51,8 +51,8 @@ static const struct command commands[] = {
 	  "the nodes of the cluster; move [NODE]: hand the service over; take: serve on this node",
 	  .max_words = 2 },
 	{ "store", "ORDER", cli_store,
-	  "with the server stopped: check, dump [STORE]; copy FROM TO; a STORE is a directory or a "
-	  "connection string",
+	  "with the server stopped: check, dump [STORE]; copy FROM TO; downgrade STORE NUMBER; a "
+	  "STORE is a directory or a connection string",
 	  OF_STORE, .max_words = 3, .is_offline = true },
 	{ "exports", "import", cli_exports,
 	  "import [FILE]: write /etc/exports as the exports of a configuration, and what that cannot take "

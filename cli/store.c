@@ -1,9 +1,11 @@
 /*
  * A store whose server is stopped: check it, write it as JSON, copy it to another
- * backend. A running server has its store locked, and the command fails.
+ * backend, give a database the tables of an older version. A running server has its store locked, and the
+ * command fails.
  */
 #include <errno.h>
 #include <grp.h>
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -583,6 +585,23 @@ static int run_copy(struct cli *cli, const char *from_text, const char *to_text)
 	return r < 0 ? CLI_FAILED : CLI_OK;
 }
 
+static int run_downgrade(const char *store, const char *text)
+{
+	char *end;
+	long version = strtol(text, &end, 10);
+
+	if (!is_database(store) || *end || version < 1 || version > INT_MAX) {
+		fputs("holdfast: store downgrade takes a connection string and the number of a migration\n",
+		      stderr);
+		return CLI_USAGE;
+	}
+	hf_log_configure(HF_LOG_INFO, HF_LOG_AUTO);
+	if (hf_store_downgrade_postgres(store, (int)version) < 0)
+		return CLI_FAILED;
+	puts("Done. Install the older version before holdfastd starts again.");
+	return CLI_OK;
+}
+
 int cli_store(struct cli *cli, const char *argument)
 {
 	const char *store = cli->object ? cli->object : cli->state_dir;
@@ -595,6 +614,10 @@ int cli_store(struct cli *cli, const char *argument)
 		return run_check(cli, store);
 	if (strcmp(order, "dump") == 0 && !cli->target)
 		return run_dump(cli, store);
-	fputs("holdfast: store takes `check [STORE]`, `dump [STORE]` or `copy FROM TO`\n", stderr);
+	if (strcmp(order, "downgrade") == 0 && cli->target)
+		return run_downgrade(cli->object, cli->target);
+	fputs("holdfast: store takes `check [STORE]`, `dump [STORE]`, `copy FROM TO` or `downgrade STORE "
+	      "NUMBER`\n",
+	      stderr);
 	return CLI_USAGE;
 }

@@ -6,6 +6,23 @@
 
 #include "loop/loop.h"
 
+const struct hf_rpc_limits script_limits = {
+	.max_connections = 6,
+	.max_connections_per_host = 3,
+	.max_gathering = 100000,
+	.max_unread = 5000,
+	.max_suspended_per_connection = 4,
+	.max_suspended_bytes = 1 << 20,
+	.max_charged = 32 << 20,
+	.max_reply = 256 << 10,
+	.idle_ns = 60 * HF_NS_PER_S,
+	.stall_ns = 20 * HF_NS_PER_S,
+	.stuck_ns = 20 * HF_NS_PER_S,
+	.max_handshakes = 3,
+	.max_handshakes_per_host = 2,
+	.handshake_ns = 10 * HF_NS_PER_S,
+};
+
 static void serve_void(void *service, struct hf_rpc_call *call)
 {
 	hf_rpc_reply_void(call);

@@ -34,6 +34,9 @@ struct script {
 	uint32_t count;
 };
 
+/* So small that a script can meet them. */
+extern const struct hf_rpc_limits script_limits;
+
 /* @has_udp costs some megabytes to set up. */
 void script_open(struct script *script, const struct hf_rpc_limits *limits, bool has_udp);
 void script_close(struct script *script); /* and checks that nothing is left */

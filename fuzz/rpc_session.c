@@ -15,20 +15,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define MAX_PEERS 8
 #define MAX_STEPS 400
 
-static const struct hf_rpc_limits limits = {
-	.max_connections = 6,
-	.max_connections_per_host = 3,
-	.max_gathering = 100000,
-	.max_unread = 5000,
-	.max_suspended_per_connection = 4,
-	.max_suspended_bytes = 1 << 20,
-	.max_charged = 32 << 20,
-	.max_reply = 256 << 10,
-	.idle_ns = 60 * HF_NS_PER_S,
-	.stall_ns = 20 * HF_NS_PER_S,
-	.stuck_ns = 20 * HF_NS_PER_S,
-};
-
 struct session {
 	struct script script;
 	struct fake_peer *peers[MAX_PEERS];
@@ -189,7 +175,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
 	s->data = data;
 	s->size = size;
-	script_open(&s->script, &limits, next(s) & 1);
+	script_open(&s->script, &script_limits, next(s) & 1);
 	for (int i = 0; i < MAX_STEPS && s->size; i++)
 		step(s);
 	fake_world_settle(s->script.world);

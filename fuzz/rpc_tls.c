@@ -26,23 +26,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define MAX_STEPS   200
 #define AUTH_TLS    7
 
-static const struct hf_rpc_limits limits = {
-	.max_connections = 64,
-	.max_connections_per_host = 64,
-	.max_gathering = 100000,
-	.max_unread = 5000,
-	.max_suspended_per_connection = 4,
-	.max_suspended_bytes = 1 << 20,
-	.max_charged = 32 << 20,
-	.max_reply = 256 << 10,
-	.idle_ns = 60 * HF_NS_PER_S,
-	.stall_ns = 20 * HF_NS_PER_S,
-	.stuck_ns = 20 * HF_NS_PER_S,
-	.max_handshakes = 3,
-	.max_handshakes_per_host = 2,
-	.handshake_ns = 10 * HF_NS_PER_S,
-};
-
 struct client {
 	struct fake_peer *peer;
 	SSL *ssl;
@@ -327,7 +310,10 @@ static void step(struct world *w)
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	struct world *w = calloc(1, sizeof(*w));
+	struct hf_rpc_limits limits = script_limits;
 
+	/* What fails shall be the handshake: a connection is never refused. */
+	limits.max_connections = limits.max_connections_per_host = 64;
 	w->data = data;
 	w->size = size;
 	script_open(&w->script, &limits, false);

@@ -52,7 +52,7 @@ _holdfast() {
 	1grace) _holdfast_offer end ;;
 	1top) _holdfast_offer clients ;;
 	1cluster) _holdfast_offer 'move take' ;;
-	1store) _holdfast_offer 'check dump copy' ;;
+	1store) _holdfast_offer 'check dump copy downgrade' ;;
 	2store | 3store) _filedir -d ;;
 	1exports) _holdfast_offer import ;;
 	2exports) _filedir ;;

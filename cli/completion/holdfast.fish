@@ -66,7 +66,7 @@ complete -c holdfast -n __holdfast_wants_command -a grace -d "the grace period a
 complete -c holdfast -n __holdfast_wants_command -a notify -d "send SM_NOTIFY again"
 complete -c holdfast -n __holdfast_wants_command -a release -d "declare a client crashed"
 complete -c holdfast -n __holdfast_wants_command -a cluster -d "the nodes of the cluster"
-complete -c holdfast -n __holdfast_wants_command -a store -d "check, dump or copy a store whose server is stopped"
+complete -c holdfast -n __holdfast_wants_command -a store -d "check, dump, copy or downgrade a store whose server is stopped"
 complete -c holdfast -n __holdfast_wants_command -a exports -d "write /etc/exports as the exports of a configuration"
 complete -c holdfast -n __holdfast_wants_command -a events -d "events of the server, live"
 complete -c holdfast -n __holdfast_wants_command -a top -d "a live view, full screen"
@@ -76,7 +76,7 @@ complete -c holdfast -n "__holdfast_wants_argument clients notify release" -a "(
 complete -c holdfast -n "__holdfast_wants_argument grace" -a end
 complete -c holdfast -n "__holdfast_wants_argument top" -a clients
 complete -c holdfast -n "__holdfast_wants_argument cluster" -a "move take"
-complete -c holdfast -n "__holdfast_wants_argument store" -a "check dump copy"
+complete -c holdfast -n "__holdfast_wants_argument store" -a "check dump copy downgrade"
 complete -c holdfast -n "__holdfast_wants_argument exports" -a import
 complete -c holdfast -n __holdfast_wants_exports_file -F
 complete -c holdfast -n __holdfast_wants_folder -a "(__fish_complete_directories)"

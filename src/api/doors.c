@@ -23,8 +23,10 @@
 
 /* Under the lock */
 
-static void shut(struct hf_api_door *door)
+static void shut(struct hf_api_door *door, enum hf_tls_result why)
 {
+	if (door->state != HF_API_DOOR_CLOSES)
+		door->shut = why;
 	door->state = HF_API_DOOR_CLOSES;
 	shutdown(door->fd, SHUT_RDWR); /* the library closes it when it sees the end */
 }
@@ -57,9 +59,9 @@ static void make_room(struct hf_api *api, const struct hf_api_door *newcomer)
 			of_host = door;
 	}
 	if (n_of_host > HF_API_MAX_DOORS / 2 && of_host)
-		shut(of_host);
+		shut(of_host, HF_TLS_CROWDED);
 	else if (of_all)
-		shut(of_all);
+		shut(of_all, HF_TLS_CROWDED);
 }
 
 static void add(struct hf_api *api, struct hf_api_door *door)
@@ -85,6 +87,7 @@ static struct hf_api_door *door_new(struct hf_api *api, struct MHD_Connection *c
 
 	if (!door)
 		return NULL;
+	door->api = api;
 	door->fd = fd->connect_fd;
 	door->since = hf_loop_clock(api->options.loop);
 	/* All callers over a Unix socket count as one host with an empty address. */
@@ -98,6 +101,7 @@ void hf_api_on_connection(void *user, struct MHD_Connection *connection, void **
 {
 	struct hf_api *api = user;
 	struct hf_api_door *door = *contextp;
+	bool is_shut;
 
 	if (code == MHD_CONNECTION_NOTIFY_STARTED) {
 		*contextp = door = door_new(api, connection);
@@ -112,7 +116,9 @@ void hf_api_on_connection(void *user, struct MHD_Connection *connection, void **
 	pthread_mutex_lock(&api->lock);
 	hf_link_remove(&door->link);
 	api->n_doors--;
+	is_shut = door->state == HF_API_DOOR_CLOSES;
 	pthread_mutex_unlock(&api->lock);
+	hf_api_end_handshake(door, is_shut);
 	hf_api_keys_unref(door->keys);
 	free(door);
 	*contextp = NULL;
@@ -147,7 +153,7 @@ void hf_api_sweep_doors(struct hf_api *api, uint64_t now)
 
 		if (door->state == HF_API_DOOR_CLOSES ||
 		    (door->state == HF_API_DOOR_WAITS && now > door->since + HF_API_REQUEST_NS))
-			shut(door);
+			shut(door, HF_TLS_LATE);
 	}
 	pthread_mutex_unlock(&api->lock);
 }

@@ -43,23 +43,41 @@ static void answer_in_the_clear(int fd)
 	(void)send(fd, clear_text_answer, sizeof(clear_text_answer) - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
+/* Passes on what recv() returned. */
+static ssize_t note_end(struct hf_api_door *door, ssize_t n)
+{
+	if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR))
+		door->has_hung_up = true;
+	return n;
+}
+
+/* The library reads on only if the caller's Finished was right. */
+static void count_finished(struct hf_api_door *door)
+{
+	if (!door->has_finished || door->is_secure)
+		return;
+	door->is_secure = true;
+	hf_metric_add(&door->api->handshakes[HF_TLS_DONE], 1);
+}
+
 static ssize_t pull(gnutls_transport_ptr_t user, void *data, size_t len)
 {
 	struct hf_api_door *door = user;
 	unsigned char first;
 	ssize_t n;
 
+	count_finished(door);
 	if (!door->has_begun) {
 		n = recv(door->fd, &first, 1, MSG_PEEK | MSG_DONTWAIT);
 		if (n <= 0)
-			return n;
+			return note_end(door, n);
 		if (first != HANDSHAKE_RECORD) {
 			answer_in_the_clear(door->fd);
 			return 0;
 		}
 		door->has_begun = true;
 	}
-	return recv(door->fd, data, len, MSG_DONTWAIT);
+	return note_end(door, recv(door->fd, data, len, MSG_DONTWAIT));
 }
 
 static ssize_t push(gnutls_transport_ptr_t user, const void *data, size_t len)
@@ -67,6 +85,17 @@ static ssize_t push(gnutls_transport_ptr_t user, const void *data, size_t len)
 	const struct hf_api_door *door = user;
 
 	return send(door->fd, data, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+}
+
+/* Called before the library checks the message. */
+static int on_finished(gnutls_session_t session, unsigned int type, unsigned int when,
+		       unsigned int is_incoming, const gnutls_datum_t *message)
+{
+	struct hf_api_door *door = gnutls_transport_get_ptr(session);
+
+	if (is_incoming)
+		door->has_finished = true;
+	return 0;
 }
 
 /* Connections */
@@ -95,6 +124,20 @@ void hf_api_secure_door(struct hf_api *api, struct MHD_Connection *connection, s
 	gnutls_transport_set_ptr(session, door);
 	gnutls_transport_set_pull_function(session, pull);
 	gnutls_transport_set_push_function(session, push);
+	gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_FINISHED, GNUTLS_HOOK_POST, on_finished);
+}
+
+void hf_api_end_handshake(const struct hf_api_door *door, bool is_shut)
+{
+	enum hf_tls_result result = HF_TLS_BROKEN;
+
+	if (!door->keys || door->is_secure)
+		return;
+	if (is_shut)
+		result = door->shut;
+	else if (door->has_hung_up)
+		result = HF_TLS_GONE;
+	hf_metric_add(&door->api->handshakes[result], 1);
 }
 
 static int refuse(gnutls_session_t session, const gnutls_datum_t *names, int n_names,

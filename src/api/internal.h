@@ -19,6 +19,7 @@
 #include "loop/loop.h"
 #include "loop/timer.h"
 #include "recovery/recovery.h"
+#include "tls/tls.h"
 
 struct hf_api_request;
 
@@ -188,12 +189,17 @@ enum hf_api_door_state {
 
 struct hf_api_door {
 	struct hf_link link; /* (q) in api->doors */
+	struct hf_api *api;  /* (c) */
 	int fd;              /* (c) */
 	struct hf_addr host; /* (c) */
 	enum hf_api_door_state state;
 	uint64_t since;           /* when it entered this state */
+	enum hf_tls_result shut;  /* (q) HTTPS: in HF_API_DOOR_CLOSES, why */
 	struct hf_api_keys *keys; /* (h) HTTPS: those of its session */
 	bool has_begun;           /* (h) HTTPS: the first byte was one of TLS */
+	bool has_finished;        /* (h) HTTPS: the caller's last message of the handshake came */
+	bool is_secure;           /* (h) HTTPS: the handshake is done, and counted */
+	bool has_hung_up;         /* (h) HTTPS: the caller closed the connection */
 };
 
 /* The last reload of the configuration. */
@@ -231,6 +237,7 @@ struct hf_api {
 	struct hf_list doors;        /* (q) */
 	size_t n_doors;              /* (q) */
 	uint64_t n_doors_shut;       /* (q) because there were too many */
+	_Atomic uint64_t handshakes[HF_TLS_N_RESULTS];
 	pthread_cond_t door_changed;
 	struct hf_task task;
 	struct hf_timer sweep; /* (l) */
@@ -257,7 +264,9 @@ void hf_api_await_answers(struct hf_api *api);
 /* https.c: on the HTTP thread, and for its start */
 extern const char hf_api_tls_priorities[];
 void hf_api_secure_door(struct hf_api *api, struct MHD_Connection *connection, struct hf_api_door *door);
-void *hf_api_no_certificate(void);                       /* for MHD_OPTION_HTTPS_CERT_CALLBACK */
+void *hf_api_no_certificate(void); /* for MHD_OPTION_HTTPS_CERT_CALLBACK */
+/* Counts the handshake of a connection that ends before it is done; @is_shut: by us, as door->shut says. */
+void hf_api_end_handshake(const struct hf_api_door *door, bool is_shut);
 bool hf_api_expires(struct hf_api *api, int64_t *unixp); /* any thread; false: there is no certificate */
 
 /* listen.c: sets api->fd and api->port. Logs errors. */

@@ -273,7 +273,7 @@ static void put_tls(FILE *out, struct hf_tls *tls)
 		(long long)end - (long long)time(NULL));
 }
 
-static void put_api_certificate(FILE *out, struct hf_api *api)
+static void put_https(FILE *out, struct hf_api *api)
 {
 	int64_t end;
 
@@ -282,6 +282,11 @@ static void put_api_certificate(FILE *out, struct hf_api *api)
 	begin(out, HF_METRIC_API_EXPIRES);
 	fprintf(out, "%s %lld\n", hf_metrics[HF_METRIC_API_EXPIRES].name,
 		(long long)end - (long long)time(NULL));
+	begin(out, HF_METRIC_API_HANDSHAKES);
+	for (int i = 0; i < HF_TLS_N_RESULTS; i++)
+		if (i != HF_TLS_REFUSED_CERTIFICATE) /* the API asks for none */
+			put_label(out, HF_METRIC_API_HANDSHAKES, "result", hf_tls_result_names[i],
+				  hf_metric_read(&api->handshakes[i]));
 }
 
 static void put_limits(FILE *out, const struct hf_limit_use *uses)
@@ -388,7 +393,7 @@ char *hf_api_metrics_text(struct hf_api_request *request, size_t *lenp)
 		put_cluster(out, options->cluster.cluster);
 	if (options->tls)
 		put_tls(out, options->tls);
-	put_api_certificate(out, request->api);
+	put_https(out, request->api);
 	put_server(out, request, &counts);
 	if (ferror(out) | fclose(out)) {
 		free(text);

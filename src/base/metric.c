@@ -134,6 +134,15 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 	[HF_METRIC_API_EXPIRES] = { "holdfast_api_certificate_expires_seconds", HF_METRIC_GAUGE, "",
 				    "Seconds until the certificate of the API (HTTPS) expires; negative: it "
 				    "has expired. Absent without HTTPS." },
+	[HF_METRIC_API_HANDSHAKES] = { "holdfast_api_handshakes_total", HF_METRIC_COUNTER,
+				       "result: ok, failed, closed, timeout, too_many",
+				       "TLS handshakes of connections to the API (HTTPS). failed: there is "
+				       "no "
+				       "common version, cipher or protocol, the caller refused the "
+				       "certificate, or it spoke HTTP in the clear; closed: the caller "
+				       "closed "
+				       "the connection; timeout: it did not finish in time; too_many: the "
+				       "connection made room for a newer one. Absent without HTTPS." },
 	[HF_METRIC_TLS_REFUSED] = { "holdfast_tls_refused_calls_total", HF_METRIC_COUNTER,
 				    "reason: no_connection, identity, name_taken, datagram, no_proof",
 				    "Calls of the lock manager and of the status monitor that were refused "

@@ -170,6 +170,10 @@ int hf_store_open_postgres(struct hf_store **storep, struct hf_loop *loop,
  * libpq's own message is not used: it may quote part of a password. */
 #define HF_STORE_OPTION 64
 bool hf_store_reads_postgres(const char *text, char unknown[static HF_STORE_OPTION]);
+/* Migrates the tables of a database back to migration @version, for an older holdfastd; what that one does
+ * not know is deleted. -EBUSY: a server uses the database. Logs the steps, and the reason of a failure.
+ * Blocks. */
+int hf_store_downgrade_postgres(const char *conninfo, int version);
 /* Tickets that are not reached yet are lost, as if the process had been killed. */
 struct hf_store *hf_store_free(struct hf_store *store);
 

@@ -3,6 +3,7 @@
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import ssl
@@ -112,6 +113,83 @@ class Offer(HttpsPlay):
         self.assertRegex(self.daemon.log, "TLS is offered key=api.certificate expires_in_days=(29|30)")
 
 
+class Handshakes(HttpsPlay):
+    def counts(self):
+        found = {key: value for key, value in self.rest.metrics().items() if key.startswith("holdfast_api_handshakes_total{")}
+        return {re.search('result="(.*)"', key).group(1): value for key, value in found.items()}
+
+    @contextlib.contextmanager
+    def assert_counted(self, **more):
+        """Beside those of the questions, which succeed."""
+        before = self.counts()
+        expected = {result: n + more.get(result, 0) for result, n in before.items() if result != "ok"}
+        yield
+        now = self.until(self.counts, f"handshakes are counted as {more}", passes=lambda now: dict(now, ok=0) == dict(expected, ok=0))
+        self.assertGreaterEqual(now["ok"] - before["ok"], 1 + more.get("ok", 0))
+
+    def test_by_result(self):
+        self.assertEqual(set(self.counts()), {"ok", "failed", "closed", "timeout", "too_many"})
+
+    def test_done_without_a_call(self):
+        for version in (ssl.TLSVersion.TLSv1_3, ssl.TLSVersion.TLSv1_2):
+            context = self.rest.context()
+            context.minimum_version = context.maximum_version = version
+            with self.assert_counted(ok=1), self.rest.shake_hands(context):
+                pass
+
+    def test_done_is_counted_while_the_connection_is_open(self):
+        with self.assert_counted(ok=20), contextlib.ExitStack() as open_:
+            before = self.counts()["ok"]
+            for _ in range(20):
+                open_.enter_context(self.rest.shake_hands())
+            self.until(lambda: self.counts()["ok"] > before + 20, "they are counted")
+
+    def test_failed(self):
+        stranger = ssl.create_default_context(cafile=Authority(os.path.join(self.folder, "stranger")).certificate)
+        for context in (stranger, self.rest.context(alpn=("sunrpc",))):
+            with self.assert_counted(failed=1), self.assertRaises((ssl.SSLError, ConnectionError)):
+                self.rest.shake_hands(context)
+        for garbage in (b"GET / HTTP/1.1\r\n\r\n", b"\x16\x03\x01\xff\xff" + bytes(70000)):
+            with self.assert_counted(failed=1), self.rest.raw() as sock:
+                with contextlib.suppress(ConnectionError):
+                    sock.sendall(garbage)
+                    while sock.recv(65536):
+                        pass
+
+    def test_a_damaged_last_message_has_failed(self):
+        mine, wire, context = ssl.MemoryBIO(), ssl.MemoryBIO(), self.rest.context()
+        client = context.wrap_bio(mine, wire, server_hostname=self.rest.host)
+        with self.assert_counted(failed=1), self.rest.raw() as sock:
+            with contextlib.suppress(ssl.SSLWantReadError):
+                client.do_handshake()
+            sock.sendall(wire.read())
+            while wire.pending == 0:
+                mine.write(sock.recv(65536))
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    client.do_handshake()
+            last = bytearray(wire.read())
+            last[-1] ^= 1
+            sock.sendall(last)
+            with contextlib.suppress(ConnectionError):
+                while sock.recv(65536):
+                    pass
+
+    def test_closed(self):
+        for begin in (b"", b"\x16\x03\x01\x02\x00\x01"):
+            with self.assert_counted(closed=1), self.rest.raw() as sock:
+                sock.sendall(begin)
+
+    def test_timeout_and_too_many(self):
+        with self.assert_counted(timeout=1), self.rest.raw() as sock:
+            self.assertEqual(sock.recv(1), b"")
+        silent = [self.rest.raw() for _ in range(250)]
+        try:
+            self.until(lambda: self.counts()["too_many"] > 0, "some made room")
+        finally:
+            for sock in silent:
+                sock.close()
+
+
 class Reload(HttpsPlay):
     def tearDown(self):
         self.use(*self.ca.issue("first", self.names))
@@ -186,7 +264,7 @@ class Plain(CliPlay):
     n_hosts = 0
 
     def test_there_is_no_certificate_to_count(self):
-        self.assertNotIn("holdfast_api_certificate_expires_seconds", self.rest.metrics())
+        self.assertFalse([key for key in self.rest.metrics() if key.startswith(("holdfast_api_certificate", "holdfast_api_handshakes"))])
 
     def test_the_command_line_says_that_there_is_no_https(self):
         said = self.run_cli("--server", f"https://127.0.0.1:{self.rest.port}", "status", code=UNREACHABLE).stderr

@@ -13,7 +13,9 @@ import urllib.parse
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 # pylint: disable=wrong-import-position
+from certs import Authority
 from exported import OneExport
+from https import HttpsRest
 from play import Play, main
 from rest import Rest
 
@@ -41,13 +43,14 @@ def questions():
 
 
 class Prometheus:
-    """In @daemon's namespace, where port 9090 is free."""
+    """In @daemon's namespace, where port 9090 is free. It believes the certificate of the API by @ca."""
 
-    def __init__(self, daemon, port):
+    def __init__(self, daemon, port, ca):
         self.rest = Rest(daemon)
         self.rest.__class__ = type("Prometheus", (Rest,), {"port": 9090})
         self.folder = tempfile.mkdtemp(prefix="hf-prom-")
-        scrape = {"job_name": "holdfast", "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}
+        scrape = {"job_name": "holdfast", "scheme": "https", "tls_config": {"ca_file": ca},
+                  "static_configs": [{"targets": [f"127.0.0.1:{port}"]}]}  # fmt: skip
         with open(f"{self.folder}/p.yml", "w", encoding="utf-8") as file:
             json.dump({"global": {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"},
                        "rule_files": [os.path.abspath(RULES)], "scrape_configs": [scrape]}, file)  # fmt: skip
@@ -73,11 +76,22 @@ class Prometheus:
 
 
 class Contrib(OneExport, Play):
-    settings = ("api.listen=127.0.0.1:0", "store.backend=lmdb")
+    """With TLS for clients and for the API, so that there is every metric of it."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.mkdtemp(prefix="hf-certs-")
+        cls.addClassCleanup(shutil.rmtree, folder)
+        ca = Authority(os.path.join(folder, "ca"))
+        keys = zip(("tls.certificate", "tls.key", "api.certificate", "api.key"),
+                   (*ca.issue("server", "DNS:server"), *ca.issue("api", "IP:127.0.0.1")))  # fmt: skip
+        cls.settings = ("api.listen=127.0.0.1:0", "store.backend=lmdb", "metrics.per_client=true", *map("=".join, keys))
+        super().setUpClass()
+        cls.rest = HttpsRest(cls.daemon, ca.certificate)
 
     def test_only_real_metrics_are_named(self):
         names = set(re.findall(r"^# TYPE (\S+) ", self.rest.get("/metrics").body.decode(), re.M))
-        names |= set(re.findall(r'"(holdfast_(?:cluster|tls|api)_\w+)"', read(TABLE)))  # it is no node of a cluster, and has no certificates
+        names |= set(re.findall(r'"(holdfast_cluster_\w+)"', read(TABLE)))  # it is no node of a cluster
         for path in (RULES, BOARD):
             used = set(re.findall(r"\b((?:nsm|nlm|nfs|mount|holdfast)_[a-z_]+[a-z])\{?", read(path)))
             used = {re.sub("_bucket$", "", name) for name in used}
@@ -113,7 +127,7 @@ class Contrib(OneExport, Play):
     def test_a_real_prometheus_answers_the_board(self):
         if not shutil.which("prometheus"):
             self.skipTest("no prometheus")
-        prometheus = Prometheus(self.daemon, self.rest.port)
+        prometheus = Prometheus(self.daemon, self.rest.port, self.rest.ca)
         self.addCleanup(prometheus.close)
         root, open_ = self.nfs.root("/data"), dict((query, panel) for panel, query in questions() if "holdfast_cluster" not in query)
         self.assertGreater(len(open_), 15)

@@ -143,6 +143,32 @@ class StoreTool(Play):
         self.assert_held(self.lock_of(self.b, 10**6, 1))
         self.assert_free(self.lock_of(self.a, 10**6 + 10, 0))
 
+    def test_back_to_the_tables_of_an_older_version(self):
+        if not cluster.programs():
+            self.skipTest("no PostgreSQL here")
+        database = cluster.Cluster().start()
+        self.addCleanup(database.close)
+        back = ("store", "downgrade", database.connection)
+        self.daemon.stop()
+        try:
+            self.start("store.backend=postgres", f"store.postgres={database.connection}")
+            newest = int(database.query("SELECT max(version) FROM holdfast_migrations"))
+            self.assert_granted(self.a, self.lock_of(self.a))
+            self.assertIn("stop all servers of this database", self.run_tool(*back, "1", code=FAILED).stderr)
+            self.daemon.stop()
+            self.assertIn(f"its tables are of migration {newest}", self.run_tool(*back, "99", code=FAILED).stderr)
+            self.assertIn("database migrated back number=2", self.run_tool(*back, "1").stderr)
+            self.assertEqual(database.query("SELECT max(version) FROM holdfast_migrations"), "1")
+            self.assertEqual(database.query("SELECT count(*) FROM holdfast_locks"), "1")
+            self.start("store.backend=postgres", f"store.postgres={database.connection}")
+            self.assertEqual(int(database.query("SELECT max(version) FROM holdfast_migrations")), newest)
+        finally:
+            self.daemon.stop()
+            self.start()
+        for words in ((), ("0",), ("x",)):
+            self.run_tool(*back, *words, code=USAGE)
+        self.run_tool("store", "downgrade", self.folder, "1", code=USAGE)
+
     def test_two_owners_of_the_same_bytes_are_a_fault(self):
         if not cluster.programs():
             self.skipTest("no PostgreSQL here")

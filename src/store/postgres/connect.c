@@ -209,10 +209,10 @@ int hf_pg_dial(const char *conninfo, uint64_t timeout_ns, PGconn **connp, char m
 	return hf_trace(r);
 }
 
-int hf_pg_open(const struct hf_pg *pg, PGconn **connp, char message[HF_PG_MAX_MESSAGE])
+int hf_pg_open(const char *conninfo, PGconn **connp, char message[HF_PG_MAX_MESSAGE])
 {
 	PGconn *conn;
-	int r = hf_pg_dial(pg->conninfo, HF_PG_TIMEOUT, &conn, message);
+	int r = hf_pg_dial(conninfo, HF_PG_TIMEOUT, &conn, message);
 
 	if (r < 0)
 		return r;
@@ -232,7 +232,7 @@ int hf_pg_open(const struct hf_pg *pg, PGconn **connp, char message[HF_PG_MAX_ME
 int hf_pg_connect(struct hf_pg *pg, PGconn **connp)
 {
 	PGconn *conn;
-	int r = hf_pg_open(pg, &conn, pg->message);
+	int r = hf_pg_open(pg->conninfo, &conn, pg->message);
 
 	if (r < 0)
 		return r;

@@ -45,7 +45,7 @@ static int open_connection(struct hf_pg *pg)
 
 	if (pg->fold_conn)
 		return 0;
-	r = hf_pg_open(pg, &pg->fold_conn, pg->fold_message);
+	r = hf_pg_open(pg->conninfo, &pg->fold_conn, pg->fold_message);
 	return r < 0 ? r : hf_pg_prepare_tables(pg->fold_conn, pg->fold_message);
 }
 

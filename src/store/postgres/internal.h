@@ -99,7 +99,7 @@ int hf_pg_dial(const char *conninfo, uint64_t timeout_ns, PGconn **connp, char m
 /* Makes a connection that is ready for use. Blocks; runs on any thread. */
 int hf_pg_connect(struct hf_pg *pg, PGconn **connp);
 /* Without tables, session lock and statements. */
-int hf_pg_open(const struct hf_pg *pg, PGconn **connp, char message[HF_PG_MAX_MESSAGE]);
+int hf_pg_open(const char *conninfo, PGconn **connp, char message[HF_PG_MAX_MESSAGE]);
 
 /* query.c: blocking statements with a time limit. NULL: failed, see @message. */
 

@@ -533,6 +533,28 @@ int rig_connect_small(const char *to, uint16_t port, int rcvbuf)
 	return connect_to(to, port, NULL, rcvbuf);
 }
 
+/* A connection inherits the buffers of the listening socket, which is one of this process. */
+void rig_narrow(uint16_t port)
+{
+	const int size = 32768;
+	bool is_found = false;
+
+	for (int fd = 0; fd < 256; fd++) {
+		struct sockaddr_in at = { 0 };
+		int is_listening = 0;
+
+		getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &is_listening,
+			   &(socklen_t){ sizeof(is_listening) });
+		getsockname(fd, (struct sockaddr *)&at, &(socklen_t){ sizeof(at) });
+		if (!is_listening || ntohs(at.sin_port) != port)
+			continue;
+		setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
+		setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &size, sizeof(size));
+		is_found = true;
+	}
+	assert_true(is_found);
+}
+
 int rig_udp(const char *from)
 {
 	struct sockaddr_storage ss;

@@ -94,6 +94,8 @@ uint64_t rig_ms(void);
 /* The client */
 int rig_connect(const char *to, uint16_t port, const char *from); /* @from may be NULL */
 int rig_connect_small(const char *to, uint16_t port, int rcvbuf);
+/* From now on little fills the kernel's buffers of the server's connections, which else grow to megabytes. */
+void rig_narrow(uint16_t port);
 int rig_udp(const char *from); /* not connected: sees who answers */
 void rig_send_all(int fd, const void *data, size_t len);
 void rig_send_record(int fd, const void *data, size_t len);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/siphash.h"
 #include "loop/timer.h"
 
 /* Events */
@@ -243,6 +244,7 @@ struct hf_store_client kit_client(unsigned int n, unsigned int seed)
 		.callback_procedure = seed,
 		.sm_state = (int32_t)seed - 5,
 		.is_state_unproven = seed / 4 % 2,
+		.told_state = (int32_t)(seed % 7),
 		.registered_at = UINT64_C(1700000000123456000) +
 				 seed * UINT64_C(1000), /* PostgreSQL keeps microseconds */
 		.last_seen = UINT64_C(1800000000987654000) + seed * UINT64_C(1000),
@@ -342,13 +344,30 @@ void kit_delete_client(struct kit *kit, unsigned int n)
 
 /* Model */
 
+static uint64_t hash_of(const char *key)
+{
+	return hf_siphash(&(struct hf_siphash_key){ 0 }, key, strlen(key));
+}
+
 static struct kit_fact *find_fact(struct kit_facts *facts, enum hf_record_type type, const char *key)
 {
+	uint64_t hash = hash_of(key);
+
 	for (size_t i = facts->n; i-- > 0;) {
-		if (facts->facts[i].type == type && strcmp(facts->facts[i].key, key) == 0)
-			return &facts->facts[i];
+		struct kit_fact *fact = &facts->facts[i];
+
+		if (fact->hash == hash && fact->type == type && strcmp(fact->key, key) == 0)
+			return fact;
 	}
 	return NULL;
+}
+
+/* The last one takes its place. */
+static void remove_fact(struct kit_facts *facts, struct kit_fact *fact)
+{
+	free(fact->key);
+	free(fact->bytes);
+	*fact = facts->facts[--facts->n];
 }
 
 static void append_fact(struct kit_facts *facts, const struct hf_record *record, const char *key)
@@ -370,10 +389,14 @@ static void append_fact(struct kit_facts *facts, const struct hf_record *record,
 		assert_non_null(facts->facts);
 	}
 	fact = &facts->facts[facts->n++];
-	*fact = (struct kit_fact){ .type = record->type, .len = (size_t)len, .bytes = malloc((size_t)len) };
+	*fact = (struct kit_fact){ .type = record->type,
+				   .hash = hash_of(key),
+				   .key = strdup(key),
+				   .len = (size_t)len,
+				   .bytes = malloc((size_t)len) };
+	assert_non_null(fact->key);
 	assert_non_null(fact->bytes);
 	memcpy(fact->bytes, bytes, fact->len);
-	snprintf(fact->key, sizeof(fact->key), "%s", key);
 }
 
 void kit_facts_set(struct kit_facts *facts, const struct hf_record *record)
@@ -389,19 +412,15 @@ void kit_facts_delete(struct kit_facts *facts, enum hf_record_type type, const c
 {
 	struct kit_fact *fact = find_fact(facts, type, key);
 
-	if (!fact)
-		return;
-	free(fact->bytes);
-	*fact = facts->facts[--facts->n];
+	if (fact)
+		remove_fact(facts, fact);
 }
 
 void kit_facts_drop(struct kit_facts *facts, bool locks, bool clients)
 {
 	for (size_t i = facts->n; i-- > 0;) {
-		if (facts->facts[i].type == HF_RECORD_CLIENT ? clients : locks) {
-			free(facts->facts[i].bytes);
-			facts->facts[i] = facts->facts[--facts->n];
-		}
+		if (facts->facts[i].type == HF_RECORD_CLIENT ? clients : locks)
+			remove_fact(facts, &facts->facts[i]);
 	}
 }
 

@@ -29,7 +29,8 @@ struct kit_backend {
 /* The facts that should be stored: encoded records by type and key. */
 struct kit_fact {
 	enum hf_record_type type;
-	char key[2 * HF_STORE_MAX_ID];
+	uint64_t hash; /* of the key: tests with many thousand facts look for one of them at each step */
+	char *key;
 	uint8_t *bytes;
 	size_t len;
 };

@@ -5,6 +5,7 @@
 #include <libpq-fe.h>
 #include <stdio.h>
 
+#include "../../until.h"
 #include "cluster.h"
 #include "base/log.h"
 #include "store/postgres/internal.h"
@@ -121,32 +122,48 @@ static void migrate(struct kit *kit, int target, int expected)
 	PQfinish(conn);
 }
 
-static int number_of_journal(void)
+static int number_of(const char *name)
 {
 	int number = 1;
 
-	while (strcmp(hf_pg_migrations[number - 1].name, "a journal of locks") != 0)
-		number++;
+	while (strcmp(hf_pg_migrations[number - 1].name, name) != 0)
+		assert_true(++number <= hf_pg_n_migrations);
 	return number;
 }
 
-/* The way down also removes what later migrations have added to the clients of fill(). */
-static void forget_bindings(struct kit *kit)
+/* Leaves in the model what of fill() a database keeps on its way down to @version. */
+static void forget_what_is_newer(struct kit *kit, int version)
 {
 	for (unsigned int i = 0; i < 50; i++) {
 		struct hf_record record = { .type = HF_RECORD_CLIENT, .client = kit_client(i, i) };
 
-		record.client.is_secured = false;
-		record.client.identity = (struct hf_bytes){ 0 };
+		if (version < number_of("clients of exports that demand TLS")) {
+			record.client.is_secured = false;
+			record.client.identity = (struct hf_bytes){ 0 };
+		}
+		if (version < number_of("runs that go on where the last one ended"))
+			record.client.told_state = 0;
+		if (version < number_of("state numbers that only datagrams have said"))
+			record.client.is_state_unproven = false;
+		if (version < number_of("clients that lock from reserved ports"))
+			record.client.is_privileged = false;
 		kit_facts_set(&kit->facts, &record);
 	}
+	for (size_t i = kit->facts.n; i-- > 0 && version < number_of("share reservations");) {
+		struct kit_fact fact = kit->facts.facts[i];
+
+		if (fact.type == HF_RECORD_RESERVATION)
+			kit_facts_delete(&kit->facts, fact.type, fact.key);
+	}
+	if (version == 0)
+		kit_facts_drop(&kit->facts, true, true);
 }
 
 /* Without what only holdfastd can read, and with it. */
 /* Synced: the way down removes the mark that says that the database has not crashed. */
 static void test_migration_of_the_journal(void **state)
 {
-	int number = number_of_journal();
+	int number = number_of("a journal of locks");
 	struct kit kit;
 	char journal[16];
 
@@ -156,7 +173,7 @@ static void test_migration_of_the_journal(void **state)
 	fill(&kit, 0);
 	kit_close(&kit);
 	migrate(&kit, number - 1, -EIO);
-	forget_bindings(&kit);
+	forget_what_is_newer(&kit, number);
 	expect_answer(&kit, "SELECT max(version) FROM holdfast_migrations", journal);
 	kit_open(&kit);
 	kit_expect(&kit);
@@ -171,38 +188,129 @@ static void test_migration_of_the_journal(void **state)
 	kit_deinit(&kit);
 }
 
+/* All that migrations make, without the views of terms, which holdfast_services makes. */
+static char *read_schema(const char *database)
+{
+	static char found[65536];
+
+	cluster_query(
+		database,
+		"SELECT string_agg(line, E'\\n' ORDER BY line COLLATE \"C\") FROM ("
+		" SELECT concat_ws(' ', table_name, column_name, data_type, is_nullable, column_default)"
+		"  AS line FROM information_schema.columns"
+		"  WHERE table_schema = 'public' AND table_name NOT LIKE 'holdfast\\_term\\_%'"
+		" UNION ALL SELECT indexdef FROM pg_indexes WHERE schemaname = 'public'"
+		" UNION ALL SELECT pg_get_functiondef(oid) FROM pg_proc"
+		"  WHERE pronamespace = 'public'::regnamespace"
+		" UNION ALL SELECT pg_get_triggerdef(oid) FROM pg_trigger WHERE NOT tgisinternal) all_lines",
+		found, sizeof(found));
+	return strdup(found);
+}
+
+static void put_waiter(struct kit *kit)
+{
+	struct hf_store_waiter waiter = { .wants = kit_lock(hf_store_new_id(kit->store), 1),
+					  .route = hf_bytes_of_str("route") };
+
+	assert_int_equal(hf_store_put_waiter(kit->store, &waiter, &kit->last_ticket), 0);
+}
+
+static void expect_waiters(struct kit *kit, int n)
+{
+	char expected[16];
+
+	snprintf(expected, sizeof(expected), "%d", n);
+	expect_answer(kit, "SELECT count(*) FROM holdfast_waiters", expected);
+}
+
+/* From the newest tables with every kind of fact down to @version, which has the tables @schema, and up
+ * again. */
+static void go_down_and_up(struct kit *kit, int version, const char *schema)
+{
+	char number[16], *found;
+
+	kit_open(kit);
+	fill(kit, 0);
+	put_waiter(kit);
+	kit_settle(kit);
+	kit_reopen(kit); /* folds the journal */
+	kit_close(kit);
+	expect_waiters(kit, 1);
+
+	migrate(kit, version, 0);
+	snprintf(number, sizeof(number), "%d", version);
+	expect_answer(kit, "SELECT coalesce(max(version), 0) FROM holdfast_migrations", number);
+	found = read_schema(kit->path);
+	assert_string_equal(found, schema);
+	free(found);
+	forget_what_is_newer(kit, version);
+
+	kit_open(kit); /* up again, by itself */
+	assert_int_equal(kit->start.is_first, version == 0);
+	kit_expect(kit);
+	expect_waiters(kit, version >= number_of("runs that go on where the last one ended"));
+	assert_int_equal(hf_store_clear(kit->store), 0);
+	kit_facts_drop(&kit->facts, true, true);
+	kit_close(kit);
+}
+
+/* Synced, as above. */
 static void test_migrations_down_and_up(void **state)
 {
-	struct kit kit;
-	char latest[16];
+	struct kit kit, fresh;
+	char *schemas[32];
 
-	snprintf(latest, sizeof(latest), "%d", hf_pg_n_migrations);
+	kit_init(&fresh, &kit_postgres, HF_STORE_MACHINE);
+	for (int i = 0; i < hf_pg_n_migrations; i++) {
+		migrate(&fresh, i, 0);
+		schemas[i] = read_schema(fresh.path);
+	}
+	kit_init(&kit, &kit_postgres, HF_STORE_MACHINE);
+	for (int i = hf_pg_n_migrations - 1; i >= 0; i--) {
+		go_down_and_up(&kit, i, schemas[i]);
+		free(schemas[i]);
+	}
+	kit_deinit(&kit);
+	kit_deinit(&fresh);
+}
+
+static void test_tables_of_a_newer_one(void **state)
+{
+	struct kit kit;
+
 	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
 	kit_open(&kit);
-	fill(&kit, 0);
 	kit_close(&kit);
-	kit_open(&kit); /* folds the journal */
-	kit_close(&kit);
-	for (int i = hf_pg_n_migrations - 1; i >= 0; i--) {
-		char number[16];
-
-		snprintf(number, sizeof(number), "%d", i);
-		migrate(&kit, i, 0);
-		expect_answer(&kit, "SELECT coalesce(max(version), 0) FROM holdfast_migrations", number);
-	}
-	expect_answer(&kit, "SELECT count(*) FROM pg_tables WHERE schemaname = 'public'", "1");
-	kit_facts_drop(&kit.facts, true, true);
-	kit_open(&kit); /* and up again, by itself */
-	assert_true(kit.start.is_first);
-	expect_answer(&kit, "SELECT max(version) FROM holdfast_migrations", latest);
-	fill(&kit, 3);
-	kit_reopen(&kit);
-	kit_expect(&kit);
-	kit_close(&kit);
-
 	cluster_query(kit.path, "INSERT INTO holdfast_migrations (version) VALUES (99)", NULL, 0);
-	assert_true(hf_store_open_postgres(&kit.store, kit.loop, &kit.options) < 0); /* of a newer one */
+	assert_true(hf_store_open_postgres(&kit.store, kit.loop, &kit.options) < 0);
 	migrate(&kit, -1, -EPROTO);
+	kit_deinit(&kit);
+}
+
+static void test_downgrade(void **state)
+{
+	struct kit kit;
+	struct until until;
+	PGconn *standby;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_MACHINE);
+	kit_open(&kit);
+	fill(&kit, 0);
+	assert_int_equal(hf_store_downgrade_postgres(kit.path, 1), -EBUSY);
+	kit_reopen(&kit); /* folds the journal */
+	kit_close(&kit);
+	assert_int_equal(hf_store_downgrade_postgres(kit.path, hf_pg_n_migrations + 1), -EINVAL);
+	standby = PQconnectdb(kit.path);
+	PQclear(PQexec(standby, "SET application_name = 'holdfastd'"));
+	assert_int_equal(hf_store_downgrade_postgres(kit.path, 1), -EBUSY);
+	PQfinish(standby);
+	until = until_begin(UNTIL_PATIENCE); /* the database sees the end of that session a little later */
+	while (hf_store_downgrade_postgres(kit.path, 1) == -EBUSY)
+		assert_true(until_again(&until));
+	expect_answer(&kit, "SELECT max(version) FROM holdfast_migrations", "1");
+	forget_what_is_newer(&kit, 1);
+	kit_open(&kit);
+	kit_expect(&kit);
 	kit_deinit(&kit);
 }
 
@@ -854,7 +962,7 @@ static void test_any_bytes_as_names(void **state)
 	kit_deinit(&kit);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_tables_and_indexes),
@@ -866,6 +974,8 @@ int main(void)
 		cmocka_unit_test(test_database_that_lost_its_rows),
 		cmocka_unit_test(test_no_database_is_an_error_not_a_hang),
 		cmocka_unit_test(test_migrations_down_and_up),
+		cmocka_unit_test(test_tables_of_a_newer_one),
+		cmocka_unit_test(test_downgrade),
 		cmocka_unit_test(test_migration_of_the_journal),
 		cmocka_unit_test(test_connection_cut_within_a_pipeline),
 		cmocka_unit_test(test_refused_statement_is_a_failure),
@@ -888,5 +998,7 @@ int main(void)
 
 	if (!cluster_is_possible())
 		return 77; /* skipped */
+	if (argc > 1)
+		cmocka_set_test_filter(argv[1]);
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }
