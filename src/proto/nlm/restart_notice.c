@@ -19,6 +19,15 @@ static bool is_named(const struct hf_client *client, struct hf_bytes name)
 	       hf_bytes_equal(hf_bytes_of_str(client->name), name);
 }
 
+/* False: the client sends the call again. */
+static bool has_proof(const struct hf_nlm_op *op, struct hf_client *client)
+{
+	if (hf_nsm_has_proof(op->nlm->monitor, op->call, client))
+		return true;
+	hf_nsm_note_unproven(op->nlm->monitor, op->call, client);
+	return false;
+}
+
 /* Resumed: the client's host has answered. */
 static void go_on(struct hf_nlm_op *op)
 {
@@ -26,6 +35,11 @@ static void go_on(struct hf_nlm_op *op)
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = hf_client_ref(op->checking.client);
 	enum hf_nsm_verdict verdict = op->checking.verdict;
 
+	/* It may have taken its first lock while its host was asked. */
+	if (verdict == HF_NSM_BELIEVED && !has_proof(op, client)) {
+		hf_nlm_op_drop(op);
+		return;
+	}
 	if (verdict != HF_NSM_BELIEVED)
 		hf_nsm_note_denied(op->nlm->monitor, op->call, op->args.caller, op->args.state,
 				   verdict == HF_NSM_DENIED);
@@ -96,9 +110,8 @@ void hf_nlm_run_free_all(struct hf_nlm_op *op)
 	struct hf_nlm *nlm = op->nlm;
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = hf_nlm_find_caller(op);
 
-	if (client && nlm->monitor && !hf_nsm_has_proof(nlm->monitor, op->call, client)) {
-		hf_nsm_note_unproven(nlm->monitor, op->call, client);
-		hf_nlm_op_drop(op); /* the client sends it again */
+	if (client && nlm->monitor && !has_proof(op, client)) {
+		hf_nlm_op_drop(op);
 		return;
 	}
 	if (client && nlm->monitor && !hf_nsm_is_trusted(nlm->monitor, op->call, client)) {
