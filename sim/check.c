@@ -430,6 +430,7 @@ void check_turn(struct world *world)
 	monitor_check(world);
 	flood_check(world);
 	check_freed(world, &table);
+	identity_look_at_table(world);
 	if (is_stored)
 		check_store(world, matching);
 }
@@ -568,6 +569,7 @@ void check_event(struct hf_recovery_observer *observer, const struct hf_recovery
 		SAY(world, "server  cleans up after %s: %s, %zu locks", event->client->id, event->reason,
 		    event->n_locks);
 		note_number(world, event);
+		identity_check_cleanup(world, event);
 		break;
 	default:
 		break;

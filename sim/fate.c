@@ -58,6 +58,15 @@ int fate_of(struct world *world, const struct hf_addr *peer, uint8_t file, bool 
 	return r;
 }
 
+bool fate_is_withdrawn(const struct world *world, uint8_t file)
+{
+	for (uint32_t i = 0; i < world->fates.n; i++)
+		if (world->fates.all[i].kind == FATE_WITHDRAWN && world->fates.all[i].is_on &&
+		    world->fates.all[i].file == file)
+			return true;
+	return false;
+}
+
 /* Changes */
 
 static void note(struct world *world, uint8_t file)
@@ -192,7 +201,7 @@ static bool has_changed(const struct call *call)
 
 static bool was_bad(const struct call *call)
 {
-	return right_of(call)->answer != HF_CHECK_OK || has_changed(call);
+	return right_of(call)->answer != HF_CHECK_OK || has_changed(call) || identity_may_refuse(call);
 }
 
 bool fate_refuses(const struct call *call, uint32_t stat)

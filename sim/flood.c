@@ -334,7 +334,7 @@ void flood_init(struct world *world)
 	struct rng *rng = &flood->rng;
 
 	rng_init(rng, world->options.seed, 8);
-	flood->exists = rng_chance(rng, CHANCE) && !omits(world, OMIT_FLOOD);
+	flood->exists = rng_chance(rng, CHANCE) && !omits(world, OMIT_FLOOD) && !world->options.has_tls;
 	if (!flood->exists)
 		return;
 	flood->limits = (struct hf_lock_limits){

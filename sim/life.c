@@ -96,6 +96,7 @@ static void on_boot(struct hf_timer *timer)
 	SAY(host->world, "%s  boots, life %u, state %d, statd says %d", host->name, host->life, host->state,
 	    host->statd_state);
 	settle_in(host);
+	session_host_booted(host);
 	if (host->awakening != BY_STATE)
 		host_announce(host);
 }
@@ -117,6 +118,7 @@ void host_die(struct host *host, bool moves, uint64_t downtime_ns)
 	hf_timer_stop(&host->connect_timer);
 	hf_timer_stop(&host->reclaim_timer);
 	stream_host_died(host);
+	session_host_died(host);
 	for (uint32_t i = 0; i < host->n_procs; i++) {
 		hf_timer_stop(&host->procs[i].timer);
 		pipe_stop(&host->procs[i]);
@@ -230,6 +232,8 @@ void host_init(struct world *world, uint32_t index)
 	reclaim_init(host);
 	snprintf(host->name, sizeof(host->name), "%s", rng_chance(rng, 150) ? "localhost" : names[index]);
 	host->flavour = (enum flavour)rng_below(rng, 3);
+	if (world->options.has_tls && host->flavour == BSD)
+		host->flavour = LINUX_TCP; /* else few hosts could use TLS */
 	dice = rng_below(rng, 10);
 	host->version = dice < 7 ? 4 : (dice < 9 ? 3 : 1);
 	host->server = world->server_addrs[rng_below(rng, 2)];

@@ -151,6 +151,11 @@ static void show_sum(const struct sim_counts *sum, double seconds)
 	printf("  files    %llu refusals; %llu questions were never answered; %llu LOCKs were not waited "
 	       "for\n",
 	       N(sum->refusals), N(sum->never), N(sum->given_up));
+	if (sum->sessions)
+		printf("  tls      %llu connections; %llu calls refused for want of one; %llu calls in the "
+		       "name "
+		       "of a host without its key\n",
+		       N(sum->sessions), N(sum->tls_refused), N(sum->intrusions));
 	printf("  steps    %llu, of them %llu turns of the server\n", N(sum->steps), N(sum->turns));
 	printf("  violations: %llu\n", N(sum->violations));
 }
@@ -253,10 +258,11 @@ static int run_one(const struct settings *settings)
 static int usage(void)
 {
 	fprintf(stderr, "usage: holdfast-sim [--count N] [--start SEED] [--jobs N] [--omit LIST] "
-			"[--continue | --cluster] [--forgers] [--quiet]\n"
+			"[--continue | --cluster] [--forgers] [--tls] [--quiet]\n"
 			"       holdfast-sim --seed SEED [--omit LIST] [--steps N] [--continue | --cluster] "
 			"[--forgers] "
-			"[--quiet]\n"
+			"[--tls] [--quiet]\n"
+			"--tls: not with --cluster\n"
 			"LIST: "
 			"loss,doubles,delays,rogue,slow-disk,latency,pipes,files,parts,fates,patience,host0.."
 			".,fault0...\n");
@@ -275,17 +281,12 @@ static bool read_number(const char *text, uint64_t *numberp)
 static bool read_arguments(struct settings *settings, int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "count", required_argument, NULL, 'n' },
-		{ "start", required_argument, NULL, 'b' },
-		{ "jobs", required_argument, NULL, 'j' },
-		{ "quiet", no_argument, NULL, 'q' },
-		{ "seed", required_argument, NULL, 's' },
-		{ "omit", required_argument, NULL, 'o' },
-		{ "steps", required_argument, NULL, 'e' },
-		{ "continue", no_argument, NULL, 'c' },
-		{ "cluster", no_argument, NULL, 'k' },
-		{ "forgers", no_argument, NULL, 'f' },
-		{ NULL, 0, NULL, 0 },
+		{ "count", required_argument, NULL, 'n' }, { "start", required_argument, NULL, 'b' },
+		{ "jobs", required_argument, NULL, 'j' },  { "quiet", no_argument, NULL, 'q' },
+		{ "seed", required_argument, NULL, 's' },  { "omit", required_argument, NULL, 'o' },
+		{ "steps", required_argument, NULL, 'e' }, { "continue", no_argument, NULL, 'c' },
+		{ "cluster", no_argument, NULL, 'k' },     { "forgers", no_argument, NULL, 'f' },
+		{ "tls", no_argument, NULL, 't' },         { NULL, 0, NULL, 0 },
 	};
 	uint64_t number = 0;
 	int which;
@@ -312,6 +313,9 @@ static bool read_arguments(struct settings *settings, int argc, char **argv)
 		case 'f':
 			settings->one.has_more_forgers = true;
 			break;
+		case 't':
+			settings->one.has_tls = true;
+			break;
 		case 'q':
 			settings->is_quiet = true;
 			break;
@@ -328,7 +332,7 @@ static bool read_arguments(struct settings *settings, int argc, char **argv)
 			break;
 		}
 	}
-	return optind == argc;
+	return optind == argc && !(settings->one.has_tls && settings->one.is_cluster);
 }
 
 int main(int argc, char **argv)

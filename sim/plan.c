@@ -5,7 +5,8 @@
 
 #include "sim.h"
 
-#define STRIKES 8
+#define STRIKES             8
+#define MOST_DELAY_WITH_TLS (400 * MS)
 
 static const char *const fault_names[FAULT_HALT] = {
 	[FAULT_DAEMON] = "the daemon is killed",
@@ -281,6 +282,8 @@ void plan_make(struct world *world)
 	world->has_forger = rogue_is_forger(world);
 	if (world->has_forger)
 		world->knobs.loss = world->knobs.slow = 0;
+	if (world->options.has_tls) /* see replay() in rogue.c */
+		world->knobs.longest_ns = HF_MIN(world->knobs.longest_ns, MOST_DELAY_WITH_TLS);
 	world->n_files = (uint32_t)rng_between(rng, 1, MAX_FILES);
 	world->n_hosts = (uint32_t)rng_between(rng, 2, MAX_HOSTS);
 	for (uint32_t i = 0; i < world->n_hosts; i++)
@@ -289,6 +292,7 @@ void plan_make(struct world *world)
 	monitor_init(world);
 	worker_init(world);
 	fate_init(world);
+	identity_init(world);
 	slow_init(world);
 	flood_init(world);
 	world->n_faults = n;
@@ -317,6 +321,10 @@ void plan_stop(struct world *world)
 		hf_timer_stop(&world->faults[i].timer);
 	fate_stop(world);
 	worker_hurry(world);
+	if (world->tls.exists) {
+		intruder_calm(world);
+		session_calm(world);
+	}
 	world->server->crash_in = 0;
 	if (world->options.is_cluster)
 		failover_calm(world);

@@ -178,7 +178,7 @@ static void on_timer(struct hf_timer *timer)
 
 	/* All programs wait for the reclaims. A host whose LOCKs do not have its new number must send its
 	 * notice first: its new locks could not be told from the old ones. */
-	if (host->is_reclaiming || host->is_renaming ||
+	if (host->is_reclaiming || host->is_renaming || identity_must_wait(host) ||
 	    ((host->hides_state || host->uses_reservations || host->awakening == BY_FREE_ALL ||
 	      host->statd_state != host->state) &&
 	     host->told_life != host->life)) {
@@ -205,7 +205,9 @@ static void on_timer(struct hf_timer *timer)
 			send_lock(proc);
 			break;
 		}
-		proc_raise_again(proc);
+		/* If it was put off only when it asked again, the first call may have been granted. */
+		if (proc->n_asked == proc->n_put_off)
+			proc_raise_again(proc);
 		think_again(proc);
 		break;
 	case UNLOCKING: {
@@ -258,11 +260,16 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 	bool is_called_back = proc->is_called_back;
 
 	proc->is_called_back = false;
+	if (identity_refuses(call, stat) && identity_may_use(host, call->span.file)) {
+		stat = HF_NLM_DENIED_GRACE_PERIOD;   /* it asks again, and connects meanwhile; */
+		host->put_off_at = host->world->now; /* and does not expect to be called back */
+	}
 	/* The server has seen the host's state number. It does not look only if it can promise nothing, or
-	 * does not export the file. */
+	 * does not export the file; or if a host with TLS has not connected since its last call, an UNLOCK
+	 * perhaps, which has no number. */
 	if (!host->hides_state && host->statd_state == host->state && !*host->old_name &&
 	    stat != HF_NLM_DENIED_NOLOCKS && !fate_refuses(call, stat) &&
-	    !(stat == HF_NLM_DENIED_GRACE_PERIOD && host->world->options.continues) &&
+	    !(stat == HF_NLM_DENIED_GRACE_PERIOD && host->world->options.continues) && !host->tls.uses &&
 	    sent_at >= host->world->server->started_at)
 		host->told_life = host->life;
 
@@ -288,7 +295,9 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 			world_fail(host->world, "I8", "%u of host %u is BLOCKED and does not want to wait",
 				   proc->svid, host->index);
 		proc->n_put_off += call->sending.n == 1;
-		if (is_called_back) /* this call was sent before the call-back */
+		/* This call was sent before the call-back; but not to the server of today if that has been
+		 * restarted since. */
+		if (is_called_back && proc->called_back_in == host->server_state)
 			think_again(proc);
 		else if (host->world->is_ending) /* it need not ask: it is called back */
 			proc_pause(proc, WAITING, rng_between(&host->rng, 60, 120) * SECOND);
@@ -317,8 +326,20 @@ static void on_lock_answer(struct proc *proc, struct call *call, uint32_t stat, 
 	}
 }
 
-static void on_unlock_answer(struct proc *proc, uint32_t stat)
+/* It has no connection, and asks again; or it never has one that counts, and so has nothing there. */
+static bool is_refused_for_good(const struct call *call, uint32_t stat)
 {
+	return identity_refuses(call, stat) && !identity_may_use(call->host, call->span.file);
+}
+
+static void on_unlock_answer(struct proc *proc, const struct call *call, uint32_t stat)
+{
+	if (is_refused_for_good(call, stat)) {
+		stat = HF_NLM_GRANTED_STAT;
+	} else if (identity_refuses(call, stat)) {
+		proc_pause(proc, UNLOCKING, RETRY_PAUSE);
+		return;
+	}
 	if (stat ==
 	    HF_NLM_DENIED_NOLOCKS) { /* a part, which would make two locks of one: then it unlocks all */
 		proc->span.first = 0;
@@ -370,10 +391,10 @@ void proc_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t s
 		on_lock_answer(proc, &copy, stat, sent_at);
 		break;
 	case CALL_UNLOCK:
-		on_unlock_answer(proc, stat);
+		on_unlock_answer(proc, &copy, stat);
 		break;
 	case CALL_CANCEL:
-		on_cancel_answer(proc, stat);
+		on_cancel_answer(proc, is_refused_for_good(&copy, stat) ? HF_NLM_GRANTED_STAT : stat);
 		break;
 	case CALL_SHARE:
 	case CALL_UNSHARE:
@@ -435,6 +456,7 @@ uint32_t proc_granted(struct host *host, uint32_t svid, const struct span *span,
 		 * program's next LOCK, and downgrade that. */
 		if (proc->call) {
 			proc->is_called_back = true;
+			proc->called_back_in = host->server_state;
 			return HF_NLM_GRANTED_STAT;
 		}
 		hf_timer_stop(&proc->timer);

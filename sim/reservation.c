@@ -173,12 +173,13 @@ void reservation_answer(struct proc *proc, struct call *call, uint32_t stat, uin
 		on_reclaimed(proc, call, stat, sent_at);
 		break;
 	default:
-		if (stat == HF_NLM_DENIED_GRACE_PERIOD && proc->host->world->options.continues) {
+		if ((stat == HF_NLM_DENIED_GRACE_PERIOD && proc->host->world->options.continues) ||
+		    (identity_refuses(call, stat) && identity_may_use(call->host, call->span.file))) {
 			proc->closing = call->span.file; /* it could not be stored */
 			proc_pause(proc, CLOSING, RETRY_NS);
 			break;
 		}
-		if (stat != HF_NLM_GRANTED_STAT)
+		if (stat != HF_NLM_GRANTED_STAT && !identity_refuses(call, stat))
 			world_fail(proc->host->world, "I6", "an UNSHARE of host %u is answered %u",
 				   proc->host->index, stat);
 		on_closed(proc, call->span.file);

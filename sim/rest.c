@@ -14,6 +14,7 @@
 #define GIVES_UP_NS (60 * SECOND)
 #define PATIENCE    (900 * SECOND)
 #define HEARING_NS  (6 * SECOND)
+#define RENEWS_NS   (20 * SECOND)
 #define FEIGNED     300 /* in a thousand */
 
 static void run_until(struct world *world, uint64_t until)
@@ -216,6 +217,9 @@ static void announce_all(struct world *world)
 			host->awakening = BY_NOTIFY;
 			host_announce(host);
 		}
+		/* Its notice counts only if it has connected since its last call. */
+		if (host->told_life != host->life && identity_is_steady(host, world->now - RENEWS_NS))
+			session_renew(host);
 	}
 }
 

@@ -20,14 +20,15 @@
 #include "rpc/xdr.h"
 #include "sim.h"
 
-#define ADDRESS       200
-#define PROGRAM_STATD 100024
-#define FORGETS_NS    (100 * SECOND)
-#define USER_PORT     40000
-#define FORGERS       300 /* in a thousand schedules */
-#define FAR_OFF       2000
-#define FORGED_LOW    1000
-#define FORGED_HIGH   30000
+#define ADDRESS        200
+#define PROGRAM_STATD  100024
+#define FORGETS_NS     (100 * SECOND)
+#define USER_PORT      40000
+#define FORGERS        300 /* in a thousand schedules */
+#define FORGERS_OF_TLS 600
+#define FAR_OFF        2000
+#define FORGED_LOW     1000
+#define FORGED_HIGH    30000
 
 static bool is_notice(const struct packet *packet)
 {
@@ -77,7 +78,9 @@ static void replay(struct world *world)
 				   : HF_MIN(world->n_captures, (uint32_t)N_CAPTURES);
 	const struct capture *capture;
 
-	if (!n)
+	/* The server does not keep its answer to a call that it refuses for lack of TLS. So it cannot tell a
+	 * copy of such a call from the next one. */
+	if (!n || (world->tls.exists && !is_of_notices))
 		return;
 	capture = &all[rng_below(&world->rogue_rng, n)];
 	if (can_replay(world, capture))
@@ -88,10 +91,16 @@ static void replay(struct world *world)
  * it makes up never has the number of the host's own call with the same content. */
 #define MADE_UP 0x80000000u
 
+uint32_t rogue_next_xid(const struct world *world)
+{
+	return world->next_xid | MADE_UP;
+}
+
 static void put_header(struct hf_xdr_out *out, struct world *world, uint32_t program, uint32_t version,
 		       uint32_t procedure)
 {
-	hf_xdr_put_u32(out, world->next_xid++ | MADE_UP);
+	hf_xdr_put_u32(out, rogue_next_xid(world));
+	world->next_xid++;
 	hf_xdr_put_u32(out, 0);
 	hf_xdr_put_u32(out, 2);
 	hf_xdr_put_u32(out, program);
@@ -101,18 +110,20 @@ static void put_header(struct hf_xdr_out *out, struct world *world, uint32_t pro
 		hf_xdr_put_u32(out, 0);
 }
 
+void rogue_put_header(struct hf_xdr_out *out, struct world *world, uint32_t procedure)
+{
+	put_header(out, world, HF_NLM_PROGRAM, 4, procedure);
+}
+
 /* All locks of the victim's program in a file, as if the program had asked for them. The handle of the owner
  * is what Linux makes it of. With another one a forged LOCK would keep a renamed host from being known again
  * (seed 160910863). */
-static void put_lock(struct hf_xdr_out *out, struct world *world, const struct host *victim)
+void rogue_put_lock(struct hf_xdr_out *out, const struct host *victim, uint8_t file, uint32_t svid)
 {
-	struct rng *rng = &world->rogue_rng;
 	uint8_t handle[HANDLE_LEN];
-	uint32_t svid;
 	char oh[64];
 
-	talk_handle(handle, (uint8_t)rng_below(rng, world->n_files));
-	svid = victim->life * 100 + (uint32_t)rng_below(rng, MAX_PROCS);
+	talk_handle(handle, file);
 	snprintf(oh, sizeof(oh), "%u@%s", svid, victim->name);
 	hf_xdr_put_string(out, victim->name);
 	hf_xdr_put_opaque(out, hf_bytes_of(handle, sizeof(handle)));
@@ -120,6 +131,14 @@ static void put_lock(struct hf_xdr_out *out, struct world *world, const struct h
 	hf_xdr_put_u32(out, svid);
 	hf_xdr_put_u64(out, 0);
 	hf_xdr_put_u64(out, 0);
+}
+
+static void put_lock(struct hf_xdr_out *out, struct world *world, const struct host *victim)
+{
+	struct rng *rng = &world->rogue_rng;
+	uint8_t file = (uint8_t)rng_below(rng, world->n_files);
+
+	rogue_put_lock(out, victim, file, victim->life * 100 + (uint32_t)rng_below(rng, MAX_PROCS));
 }
 
 static void forge(struct world *world, const struct host *victim)
@@ -217,7 +236,8 @@ bool rogue_is_forger(struct world *world)
 	struct rng rng;
 
 	rng_init(&rng, world->options.seed, 300);
-	return rng_chance(&rng, FORGERS) || world->options.has_more_forgers;
+	return rng_chance(&rng, world->options.has_tls ? FORGERS_OF_TLS : FORGERS) ||
+	       world->options.has_more_forgers;
 }
 
 /* A number that the rogue has made up may have been stored. After its next start the server cannot tell it

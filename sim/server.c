@@ -10,6 +10,7 @@
 #include "proto/nlm/nlm.h"
 #include "proto/nsm/nsm.h"
 #include "rpc/client.h"
+#include "rpc/presence.h"
 #include "rpc/server.h"
 #include "sim.h"
 #include "vfs/fair.h"
@@ -133,6 +134,10 @@ void server_vanish(struct world *world, bool is_machine)
 	server->turn_at = UINT64_MAX;
 	server->has_machine = !is_machine;
 	worker_crash(world);
+	if (world->tls.exists) {
+		session_server_died(world);
+		intruder_server_died(world);
+	}
 	sim_arena_kill(server->index);
 	stream_server_died(world, is_machine);
 	close_sockets(world);
@@ -328,12 +333,17 @@ static int make_locks(struct world *world)
 	nlm.client = nsm.client = server->client;
 	nlm.send = send_datagram;
 	nlm.send_user = world;
-	if (world->worker.is_asked)
+	if (world->tls.exists)
+		r = hf_rpc_presence_new(&server->presence, loop, world->tls.grace_ns);
+	if (r == 0 && world->worker.is_asked)
 		r = worker_start(world, &files, &nlm.files);
 	if (r < 0)
 		return r;
 	nsm.allow_mon = HF_NSM_ALLOW_EXPORTS;
 	nsm.is_export_client = is_export_client;
+	nlm.presence = nsm.presence = server->presence;
+	nsm.demands_tls = identity_demands_any;
+	nsm.user = world;
 	r = hf_nlm_new(&server->nlm, &nlm);
 	if (r == 0)
 		r = hf_nsm_new(&server->nsm, &nsm);
@@ -420,6 +430,7 @@ void server_start(struct world *world)
 	server->feigned_at = 0;
 	server->recovery = NULL;
 	server->fair = NULL;
+	server->presence = NULL;
 	server->grace_over = server->grace_by_hand = server->grace_ran_out = false;
 	server->n_grants = server->n_grants_checked = 0;
 	memset(server->waiters, 0, sizeof(server->waiters));
@@ -429,6 +440,7 @@ void server_start(struct world *world)
 	for (uint32_t i = 0; i < world->n_hosts; i++)
 		if (world->hosts[i].is_up)
 			reclaim_server_starts(&world->hosts[i]);
+	identity_server_starts(world);
 	server_do(world, begin, &r);
 	if (!server->is_up || server->life != life)
 		return; /* it died soon */
@@ -508,7 +520,9 @@ static void take_down(struct world *world, void *user)
 	hf_rpc_server_free(server->rpc);
 	hf_fair_free(server->fair);
 	hf_rpc_client_free(server->client);
+	session_end_all(world);
 	hf_loop_free(&server->loop->loop);
+	hf_rpc_presence_free(server->presence);
 }
 
 /* Meanwhile @recovery is not in its place. */

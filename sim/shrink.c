@@ -59,11 +59,11 @@ bool shrink_read_list(struct sim_options *options, const char *list)
 
 static void print_world(const struct sim_options *options)
 {
-	printf("./dev sim --seed %llu%s%s", (unsigned long long)options->seed,
+	printf("./dev sim --seed %llu%s%s%s", (unsigned long long)options->seed,
 	       options->is_cluster  ? " --cluster"
 	       : options->continues ? " --continue"
 				    : "",
-	       options->has_more_forgers ? " --forgers" : "");
+	       options->has_more_forgers ? " --forgers" : "", options->has_tls ? " --tls" : "");
 }
 
 static void print_command(const struct sim_options *options)

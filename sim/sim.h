@@ -32,6 +32,9 @@
  *	monitor.c   a lock manager on the server's host that has it watch others
  *	nat.c       two hosts behind one address
  *	rogue.c     a forger of single messages
+ *	session.c   TLS connections: which hosts have one, and until when
+ *	identity.c  which files demand TLS, and what must be true of calls beside it
+ *	intruder.c  a forger at the address of a host whose connection is over
  *	flood.c     a forger that takes all that it can get
  *	tap.c       looks at everything that leaves the server
  *	check.c     what must be true after every step
@@ -51,6 +54,7 @@
 #include "base/addr.h"
 #include "base/list.h"
 #include "cluster/node.h"
+#include "export/export.h"
 #include "lock/lock.h"
 #include "loop/backend.h"
 #include "loop/loop.h"
@@ -106,6 +110,7 @@ struct sim_options {
 	bool continues;        /* recovery.after_crash: the server goes on where it ended, where it can */
 	bool has_more_forgers; /* in every schedule, with more crashes of clients */
 	bool is_cluster;       /* two nodes and a database */
+	bool has_tls;          /* some files demand TLS */
 	bool is_verbose;
 };
 
@@ -142,6 +147,9 @@ struct sim_counts {
 	uint64_t halts;     /* of processes and machines that went on later */
 	uint64_t node_cuts; /* from the database or from all clients */
 	uint64_t db_crashes, promotions;
+	uint64_t sessions;    /* TLS connections that began */
+	uint64_t intrusions;  /* calls in the name of a host that has none */
+	uint64_t tls_refused; /* calls of hosts that had none */
 	uint64_t violations;
 };
 
@@ -388,7 +396,8 @@ struct server {
 	struct hf_nsm *nsm;
 	struct hf_rpc_server *rpc;
 	struct hf_rpc_lane *lane;
-	struct hf_fair *fair; /* NULL: the server asks for no file */
+	struct hf_fair *fair;             /* NULL: the server asks for no file */
+	struct hf_rpc_presence *presence; /* NULL: no file demands TLS */
 	struct hf_recovery_observer observer;
 	struct node node;
 	struct hf_list socks;
@@ -546,6 +555,7 @@ struct proc {
 	uint8_t closing;  /* the file, while CLOSING */
 	bool blocks;
 	bool is_called_back;     /* while its LOCK for the range is under way */
+	int32_t called_back_in;  /* the server's state number then */
 	bool wants_out;          /* it unlocks everything before it goes on */
 	uint64_t waits_since;    /* when its first LOCK for the range was sent */
 	struct call *call;       /* under way, or NULL */
@@ -566,6 +576,51 @@ struct proc {
 	struct owned *own; /* shared by all threads of a program */
 	struct owned owned;
 	struct reservation reservations[MAX_FILES];
+};
+
+/* SESSION */
+
+/* The certificates that there are: one for each host, and the intruder's. */
+enum {
+	INTRUDER = MAX_HOSTS,
+	NO_CERTIFICATE,
+	N_IDENTITIES,
+};
+
+#define MAX_SESSIONS 32
+
+/* A TLS connection, as the server has it. */
+struct session {
+	struct world *world;
+	struct hf_rpc_presence_link *link; /* of the server's process; NULL: there is no such connection */
+	struct hf_timer timer;             /* the host is gone, and the server learns of it then */
+	uint32_t slot;
+	uint8_t identity;
+};
+
+/* An identity at an address, as it is known outside of the server. */
+struct presence {
+	uint32_t n;                  /* connections */
+	uint64_t begun_at, ended_at; /* of the last one; 0: none in this run of the server */
+};
+
+/* What a host has of TLS. */
+struct user_of_tls {
+	bool uses; /* false: it never connects */
+	uint8_t identity;
+	bool is_renewed; /* its certificate was, and has one more name */
+	struct session *session;
+	uint64_t since;        /* the session is there; 0: it is not */
+	uint32_t life;         /* the last one in which it was */
+	struct hf_timer timer; /* until it connects, or its connection ends */
+	uint64_t kept_until;   /* it does not connect before that */
+	bool holds;            /* a lock in a file that demands TLS */
+	bool holds_by_name;    /* in one that demands a certificate */
+	bool was_bound;        /* when the server was started, */
+	char bound_to[64];     /* to this name of its certificate; "": none */
+	uint64_t vouched_at;   /* its last call that was served was not made before that */
+	bool has_taken;        /* something that demands TLS, in this epoch, */
+	bool is_named;         /* by the name of its certificate */
 };
 
 struct host {
@@ -629,6 +684,7 @@ struct host {
 	uint32_t n_evidence;       /* messages under way that tell of it */
 	enum crash_kind ends_with; /* how the server dies when it has acknowledged that */
 	uint32_t ends_in;          /* operations after that */
+	struct user_of_tls tls;
 	struct proc procs[MAX_PROCS];
 	uint32_t n_procs;
 };
@@ -744,6 +800,31 @@ struct flood {
 	uint32_t most_grants;         /* in flight at one time, in this epoch */
 };
 
+/* TLS */
+
+/* A call of the intruder that is to be refused. */
+struct intrusion {
+	uint32_t xid; /* 0: none */
+	uint32_t host;
+};
+
+#define N_INTRUSIONS 16
+
+struct tls {
+	bool exists;
+	struct rng rng;
+	uint64_t grace_ns;
+	struct hf_export exports[MAX_FILES];
+	const char *named[MAX_FILES][MAX_HOSTS]; /* identities of an export */
+	struct session sessions[MAX_SESSIONS];
+	struct presence presences[N_SLOTS][N_IDENTITIES];
+	struct rng intruder_rng;
+	struct hf_timer intruder_timer;
+	struct host *victim; /* whose address the intruder has; NULL: none */
+	struct intrusion intrusions[N_INTRUSIONS];
+	uint32_t n_intrusions;
+};
+
 /* Which program was told that it has the unit, and when. */
 struct taken {
 	const struct owned *who;
@@ -789,6 +870,7 @@ struct world {
 	uint32_t n_notices;
 	struct monitor monitor;
 	struct flood flood;
+	struct tls tls;
 	uint32_t n_trouble; /* steps until the calm */
 	bool has_freed;     /* a program was told UNLOCK's GRANTED while the store was away */
 	bool is_calm;       /* no more faults */
@@ -1027,6 +1109,7 @@ void fate_stop(struct world *world);
 void fate_hear(struct fates *fates);
 bool fate_is_unheard(const struct fates *fates, uint8_t file, uint64_t since);
 int fate_of(struct world *world, const struct hf_addr *peer, uint8_t file, bool for_writing); /* HF_CHECK_… */
+bool fate_is_withdrawn(const struct world *world, uint8_t file);
 bool fate_refuses(const struct call *call, uint32_t stat); /* can that be the reason for this reply? */
 void fate_check_answer(const struct call *call, uint32_t stat);
 
@@ -1193,9 +1276,50 @@ bool nat_has_oh(const struct host *host, uint32_t svid, struct hf_bytes oh); /* 
 /* ROGUE (rogue.c) */
 void rogue_capture(struct world *world, const struct packet *packet);
 void rogue_act(struct world *world, uint32_t n);
+struct hf_xdr_out;
+uint32_t rogue_next_xid(const struct world *world); /* of the next call that it makes up */
+void rogue_put_header(struct hf_xdr_out *out, struct world *world, uint32_t procedure); /* of NLM 4 */
+void rogue_put_lock(struct hf_xdr_out *out, const struct host *victim, uint8_t file, uint32_t svid);
 bool rogue_is_false_number_stored(const struct host *host);
 bool rogue_is_forger(
 	struct world *world); /* forges senders, too: only if every host that is asked can answer */
+
+/* SESSION (session.c) */
+void session_init(struct world *world);
+void session_begin(struct world *world, uint32_t slot, uint8_t identity, struct session **sessionp);
+void session_end(struct session *session);
+void session_end_all(struct world *world); /* inside the server, which stops */
+void session_server_died(struct world *world);
+void session_host_died(struct host *host);
+void session_host_booted(struct host *host);
+void session_calm(struct world *world);
+void session_renew(struct host *host);                       /* its user mounts anew */
+const char *session_name(uint8_t identity, uint32_t number); /* of its certificate; NULL: it has no more */
+
+/* IDENTITY (identity.c) */
+void identity_init(struct world *world);
+enum hf_transport identity_demand(const struct world *world, uint8_t file);
+bool identity_demands_any(void *user); /* the world */
+struct hf_export *identity_export(struct world *world, uint8_t file);
+void identity_server_starts(struct world *world);
+bool identity_may_use(const struct host *host, uint8_t file); /* while it is connected */
+/* Has the host had its connection since @since? */
+bool identity_is_steady(const struct host *host, uint64_t since);
+/* Could a call be served at some time since @since, because of a connection of its own or the server's start?
+ */
+bool identity_could_be_served(const struct host *host, uint8_t file, uint64_t since);
+bool identity_may_refuse(const struct call *call);
+bool identity_refuses(const struct call *call, uint32_t stat); /* can that be the reason for this reply? */
+bool identity_must_wait(const struct host *host); /* it was restarted, and has to connect first */
+void identity_look_at_answer(const struct call *call, uint32_t stat);
+void identity_look_at_table(struct world *world);
+void identity_check_cleanup(struct world *world, const struct hf_recovery_event *event);
+
+/* INTRUDER (intruder.c) */
+void intruder_init(struct world *world);
+void intruder_calm(struct world *world);
+void intruder_server_died(struct world *world);
+void intruder_tap(struct world *world, const uint8_t *data, size_t len);
 
 /* FLOOD (flood.c) */
 void flood_init(struct world *world);

@@ -140,6 +140,8 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 	bool is_reservation = call->kind == CALL_SHARE || call->kind == CALL_RESHARE;
 	bool is_new = call->kind == CALL_LOCK || call->kind == CALL_SHARE;
 
+	if (world->tls.exists)
+		identity_look_at_answer(call, stat);
 	if (call->kind == CALL_UNLOCK && stat == HF_NLM_GRANTED_STAT)
 		order_check_unlocked(call);
 	if ((call->kind == CALL_UNLOCK || call->kind == CALL_UNSHARE) && stat == HF_NLM_GRANTED_STAT)
@@ -158,7 +160,8 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 		reservation_check_refused(world, call);
 	if ((!is_lock && !is_reservation) || (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED))
 		return;
-	if (is_lock && host->awakening == BY_STATE && host->told_life != host->life)
+	if (is_lock && host->awakening == BY_STATE && host->told_life != host->life &&
+	    (!host->tls.uses || identity_is_steady(host, call->made_at)))
 		host_is_acknowledged(host);
 	if (is_new && call->server_state != host->server_state)
 		return; /* it has reclaimed its locks since, and does not take this for an answer */
@@ -323,6 +326,8 @@ void tap_datagram(struct world *world, const struct hf_addr *to, const uint8_t *
 {
 	const struct host *host = net_host(world, to);
 
+	if (world->tls.exists)
+		intruder_tap(world, data, len);
 	look_at_message(world, to, host && host->addr.port == to->port, data, len);
 }
 

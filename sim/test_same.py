@@ -15,12 +15,12 @@ def digest(program, seed, *flags):
 
 def main():
     digests = set()
-    for flags in ((), ("--cluster",)):
+    for flags in ((), ("--cluster",), ("--tls",)):
         for seed in range(1, 9):
             first, second = (digest(sys.argv[1], seed, *flags) for _ in range(2))
             assert first == second, f"seed {seed} gives {first} and {second}"
             digests.add(first)
-    assert len(digests) == 16, digests
+    assert len(digests) == 24, digests
 
 
 if __name__ == "__main__":

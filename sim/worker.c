@@ -11,6 +11,7 @@
 
 #include "arena.h"
 #include "export/export.h"
+#include "export/exports_internal.h"
 #include "proto/nlm/nlm.h"
 #include "sim.h"
 #include "vfs/fair.h"
@@ -33,6 +34,10 @@ int __wrap_hf_export_check_handle(struct hf_exports *exports, struct hf_bytes ha
 				  const struct hf_addr *peer, const struct hf_identity *claimed,
 				  bool want_write, struct hf_export **exportp, struct hf_file **filep);
 int __wrap_hf_exports_admit(struct hf_exports *exports, uint64_t export_id, const struct hf_addr *peer);
+struct hf_export *__wrap_hf_exports_by_id(struct hf_exports *exports, uint64_t id);
+void __wrap_hf_exports_log_refusal_in(struct hf_exports *exports, uint64_t export_id,
+				      const struct hf_addr *peer, int refusal, const char *program,
+				      uint64_t now);
 uint64_t __wrap_hf_exports_count_changes(const struct hf_exports *exports);
 int __wrap_hf_exports_watch(struct hf_exports *exports, struct hf_bytes handle, struct hf_watch *watch);
 void __wrap_hf_watch_read(struct hf_watch *watch);
@@ -193,6 +198,20 @@ int __wrap_hf_exports_admit(struct hf_exports *exports, uint64_t export_id, cons
 	}
 }
 
+/* Which TLS connections it accepts, the product's own code reads in it. */
+struct hf_export *__wrap_hf_exports_by_id(struct hf_exports *exports, uint64_t id)
+{
+	struct world *world = hf_container_of((struct worker *)exports, struct world, worker);
+
+	return identity_export(world, (uint8_t)(id - 1));
+}
+
+void __wrap_hf_exports_log_refusal_in(struct hf_exports *exports, uint64_t export_id,
+				      const struct hf_addr *peer, int refusal, const char *program,
+				      uint64_t now)
+{
+}
+
 uint64_t __wrap_hf_exports_count_changes(const struct hf_exports *exports)
 {
 	const struct worker *worker = (const void *)exports;
@@ -240,6 +259,11 @@ static bool is_secure(void *user, uint32_t export)
 	return false;
 }
 
+static enum hf_transport transport_of(void *user, uint32_t export)
+{
+	return identity_demand(user, (uint8_t)(export - 1));
+}
+
 int worker_start(struct world *world, struct hf_nlm_files *files, const struct hf_nlm_files **filesp)
 {
 	struct server *server = world->server;
@@ -252,6 +276,8 @@ int worker_start(struct world *world, struct hf_nlm_files *files, const struct h
 		.export_number_of = export_number_of,
 		.export_id_of = export_id_of,
 		.is_secure = is_secure,
+		.transport_of = transport_of,
+		.demands_tls = identity_demands_any,
 		.user = world,
 	};
 	*filesp = files;
@@ -264,7 +290,7 @@ void worker_init(struct world *world)
 	struct rng *rng = &worker->rng;
 
 	rng_init(rng, world->options.seed, 6);
-	worker->is_asked = rng_chance(rng, 500) && !omits(world, OMIT_FILES);
+	worker->is_asked = (rng_chance(rng, 500) || world->options.has_tls) && !omits(world, OMIT_FILES);
 	worker->has_one_disk = rng_chance(rng, 300);
 	worker->usual_ns = rng_chance(rng, 500) ? 5 * MS : rng_between(rng, 5 * MS, 2 * SECOND);
 	worker->longest_ns = rng_between(rng, 1 * SECOND, 40 * SECOND);

@@ -510,6 +510,60 @@ CLUSTER_MUTATIONS = [
     ("a counter that is counted again is no change", NODE, "\t       strcmp(before->history, now->history) != 0 ||\n", ""),
 ]
 
+# Where some files demand TLS (--tls).
+WAY, PRESENCE, BINDING, PROOF = f"{NLM}/way.c", "src/rpc/presence.c", f"{CLIENT}/binding.c", f"{NSM}/proof.c"
+
+TLS_MUTATIONS = [
+    # Whose call is served
+    ("a call in the clear is served without a connection", WAY,
+     "return presence && (hf_rpc_presence_find(presence, hf_rpc_call_peer(call), is_enough, question) ||", "return presence && (true ||"),
+    ("a connection counts for ever", PRESENCE,
+     "return !record->n && hf_loop_now(presence->home) - record->ended_at >= presence->grace_ns;",
+     "return !record->n && !presence;"),
+    ("the grace of a connection is twice as long", PRESENCE,
+     "record->ended_at >= presence->grace_ns;", "record->ended_at >= 2 * presence->grace_ns;"),
+    ("the end of a connection is not noticed", PRESENCE, "if (link->record)\n\t\tleave(presence, link->record);", "(void)leave;"),
+    ("one connection of several ends all", PRESENCE, "if (--record->n)\n\t\treturn;", "record->n = 0;"),
+    ("any TLS will do where a certificate is demanded", "src/export/admit.c",
+     "if (!tls || (settings->transport == HF_TRANSPORT_MTLS && !tls->is_authenticated))", "if (!tls)"),
+    ("any certificate will do where some are listed", "src/export/admit.c",
+     "return settings->n_identities == 0 || name_in(settings, tls) ? HF_ADMITTED : HF_REFUSED_IDENTITY;",
+     "return settings->n_identities == 0 || tls->is_authenticated ? HF_ADMITTED : HF_REFUSED_IDENTITY;"),
+    ("UNLOCK needs no connection", WAY, "if (gives_up && client && !client->is_secured)", "if (gives_up && client)"),
+    ("datagrams change what a client of TCP has", WAY, "(client->has_connected || !client->met_at) &&", "!client->met_at &&"),
+    ("datagrams change what a client of the last run has", WAY, "(client->has_connected || !client->met_at) &&",
+     "client->has_connected &&"),
+    ("a stored client counts as connected for ever", PRESENCE,
+     "return hf_loop_now(presence->home) - presence->started_at < presence->grace_ns;", "return presence->home != NULL;"),
+    ("a stored client does not count as connected", WAY, "was_enough(question));", "(was_enough(question) && false));"),
+    ("a refused poll ends the wait", WAY, "\thf_nlm_op_refuse(op, RESULT);\n\treturn true;",
+     "\tif (client)\n\t\thf_recovery_client_died(op->nlm->options.recovery, client, RESULT);\n\thf_nlm_op_refuse(op, RESULT);\n\treturn true;"),
+    # Names
+    ("a name belongs to no identity", BINDING, "if (!name)\n\t\treturn true;", "if (!name || peer)\n\t\treturn true;"),
+    ("a client is not bound", WAY,
+     "return hf_client_bind(client, names.text) < 0 ? HF_NLM_DENIED_NOLOCKS : HF_NLM_GRANTED_STAT;", "return HF_NLM_GRANTED_STAT;"),
+    ("a client is bound to no name", WAY, "return hf_client_bind(client, names.text) < 0", "return hf_client_bind(client, \"\") < 0"),
+    ("a binding is not stored", f"{RECOVERY}/persist.c", ".is_secured = client->is_secured,", ".is_secured = false,"),
+    ("a binding is forgotten at the server's restart", f"{RECOVERY}/restart.c", "if (r == 0 && fact->is_secured)", "if (r == 0 && fact->is_secured && !client)"),
+    ("the reply does not wait until the binding is stored", BINDING,
+     "r = hf_client_is_registered(client) ? hf_client_register(client) : HF_CLIENT_OK;", "r = HF_CLIENT_OK;"),
+    ("a name is taken over though its client has something", WAY,
+     "hf_client_has_nothing(client) && hf_client_unbind(client) == 0;", "hf_client_unbind(client) == 0;"),
+    # Notices
+    ("a notice needs no proof", PROOF, "return client->is_secured && options->presence &&", "return client->is_secured && !options->presence &&"),
+    ("any connection proves a restart", PROOF, "return newest > client->vouched && hf_client_is_bound_to(client, peer);",
+     "return newest > client->vouched;"),
+    ("an old connection proves a restart", PROOF, "return newest > client->vouched && hf_client_is_bound_to(client, peer);",
+     "return hf_client_is_bound_to(client, peer);"),
+    ("an UNLOCK does not vouch for the life before it", WAY, "if (gives_up && client)\n\t\tvouch", "if (gives_up && client && !op->nlm)\n\t\tvouch"),
+    ("a notice in NLM needs no proof", f"{NLM}/restart_notice.c",
+     "\tif (hf_nsm_has_proof(op->nlm->monitor, op->call, client))\n\t\treturn true;", "\tif (client)\n\t\treturn true;"),
+    ("a FREE_ALL that was checked needs no proof", f"{NLM}/restart_notice.c",
+     "if (verdict == HF_NSM_BELIEVED && !has_proof(op, client)) {", "if (verdict == HF_NSM_BELIEVED && !client) {"),
+    ("a new number in a LOCK needs no proof", f"{NLM}/state_number.c",
+     "if (HF_UNLIKELY(client->is_secured) && state != hf_client_life_state(client) && op->nlm->monitor &&", "if (!client && op->nlm->monitor &&"),
+]
+
 # The simulation does not find these, or only one schedule in millions does: docs/simulation.md says why. A test of their own does.
 TEST_MUTATIONS = [
     ("what is taken while a notice is checked goes with the rest", f"{CLIENT}/client.c",

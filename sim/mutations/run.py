@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Puts each bug of mutations.py into a copy of the source, one at a time, and has the simulation, or a test, find it.
 
-    run.py SCRATCH-FOLDER [--count SEEDS] [--only PART-OF-A-NAME] [--plain | --continue | --forgers | --cluster | --tests]
+    run.py SCRATCH-FOLDER [--count SEEDS] [--only PART-OF-A-NAME] [--plain | --continue | --forgers | --cluster | --tls | --tests]
                           [--omit WHAT-THE-WORLD-LEAVES-OUT]
     run.py --check                 only whether all of them can still be put in
 
@@ -20,10 +20,10 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
 # pylint: disable=wrong-import-position
-from mutations import CLUSTER_MUTATIONS, CONTINUE_MUTATIONS, FORGER_MUTATIONS, MUTATIONS, TEST_MUTATIONS, TESTS
+from mutations import CLUSTER_MUTATIONS, CONTINUE_MUTATIONS, FORGER_MUTATIONS, MUTATIONS, TEST_MUTATIONS, TESTS, TLS_MUTATIONS
 
 LISTS = (("plain", MUTATIONS), ("forgers", FORGER_MUTATIONS), ("continue", CONTINUE_MUTATIONS), ("cluster", CLUSTER_MUTATIONS),
-         ("tests", TEST_MUTATIONS))
+         ("tls", TLS_MUTATIONS), ("tests", TEST_MUTATIONS))
 COPIED = ("src", "sim", "standin", "cli", "man", "tools", "contrib", "tests", "meson.build", "meson_options.txt")
 SIM, TEST = "-Dsim=true", "-Dtests=true"
 SKIPPED = 77
@@ -137,7 +137,8 @@ def main():
     parser.add_argument("--only", default="")
     parser.add_argument("--omit", default="")
     for world, whose in (("plain", "of the usual world"), ("continue", "of a server that goes on"),
-                         ("forgers", "that a forger uses"), ("cluster", "of two nodes"), ("tests", "that a test finds")):
+                         ("forgers", "that a forger uses"), ("cluster", "of two nodes"),
+                         ("tls", "of files that demand TLS"), ("tests", "that a test finds")):
         parser.add_argument(f"--{world}", dest="world", action="store_const", const=world, help=f"only the bugs {whose}")
     args = parser.parse_args()
     if args.check:
