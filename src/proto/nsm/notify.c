@@ -388,7 +388,7 @@ static void finish(struct notice *notice)
 		hf_rpc_call_note(notice->call, "IGNORED");
 		log_ignored(notice);
 	}
-	if (notice->n_named == 0 && !notice->n_denied && !notice->n_unsure)
+	if (notice->n_named == 0 && !notice->n_denied && !notice->n_unsure && !notice->n_unproven)
 		note_early(notice);
 	if (notice->n_denied || notice->n_unsure) {
 		hf_nsm_note_denied(nsm, notice->call, notice->name, notice->state, !notice->n_unsure);
