@@ -97,7 +97,9 @@ enum hf_api_verdict hf_api_guard_ask(const struct hf_api_guard *guard, const str
 {
 	enum hf_api_access access = hf_api_guard_access(guard, caller);
 
-	if (caller->is_sent_twice || (guard->is_loopback && !is_loopback_name(caller->host)))
+	if (caller->is_sent_twice)
+		return HF_API_SENT_TWICE;
+	if (guard->is_loopback && !is_loopback_name(caller->host))
 		return HF_API_BAD_HOST;
 	if (!is_own_page(guard, caller))
 		return HF_API_BAD_ORIGIN;

@@ -26,6 +26,7 @@ struct hf_api_caller {
 
 enum hf_api_verdict {
 	HF_API_MAY = 0,
+	HF_API_SENT_TWICE, /* a header */
 	HF_API_BAD_HOST,
 	HF_API_BAD_ORIGIN,
 	HF_API_NO_TOKEN,  /* a token is required */

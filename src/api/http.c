@@ -122,6 +122,10 @@ static void ask_guard(struct hf_api_request *request)
 	MHD_get_connection_values(request->connection, MHD_HEADER_KIND, on_header, &search);
 	request->access = hf_api_guard_access(guard, &caller);
 	switch (hf_api_guard_ask(guard, &caller, needed)) {
+	case HF_API_SENT_TWICE:
+		hf_api_fail(request, 400, "bad_request",
+			    "Host, Origin, Sec-Fetch-Site or Authorization is sent twice; send each once.");
+		break;
 	case HF_API_BAD_HOST:
 		hf_api_fail(request, 421, "wrong_host",
 			    "The Host header is wrong; call the server by a loopback address.");

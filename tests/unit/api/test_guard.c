@@ -191,7 +191,7 @@ static void test_sent_twice(void **state)
 					.authorization = "Bearer 0123456789abcdef",
 					.is_sent_twice = true };
 
-	assert_int_not_equal(hf_api_guard_ask(&here, &caller, HF_API_ACCESS_CHANGE), HF_API_MAY);
+	assert_int_equal(hf_api_guard_ask(&here, &caller, HF_API_ACCESS_CHANGE), HF_API_SENT_TWICE);
 }
 
 int main(void)
