@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
@@ -60,11 +61,14 @@ static bool set_protocol(SSL *ssl, const char *protocol)
 
 static bool load_ca(SSL_CTX *ctx, const char *path, char problem[static HF_TLS_PROBLEM_SIZE])
 {
-	const char *reason;
+	const char *reason = NULL;
 
 	if (path ? SSL_CTX_load_verify_file(ctx, path) == 1 : SSL_CTX_set_default_verify_paths(ctx) == 1)
 		return true;
-	reason = ERR_reason_error_string(ERR_peek_last_error());
+	if (path && access(path, R_OK) < 0)
+		reason = strerror(errno);
+	else
+		reason = ERR_reason_error_string(ERR_peek_last_error());
 	snprintf(problem, HF_TLS_PROBLEM_SIZE, "no CA can be read from %s (%s)",
 		 path ? path : "the system's directory", reason ? reason : "unknown error");
 	return false;

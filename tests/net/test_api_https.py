@@ -328,7 +328,7 @@ class CommandLine(HttpsPlay):
         self.assertIn("hostname mismatch", self.at("--ca", ca, "status", host="localhost", code=UNREACHABLE).stderr)
         stranger = Authority(os.path.join(self.folder, "stranger"), "Stranger").certificate
         self.assertIn("its certificate is refused: ", self.at("--ca", stranger, "status", code=UNREACHABLE).stderr)
-        self.assertIn("no CA can be read from /nowhere", self.at("--ca", "/nowhere", "status", code=UNREACHABLE).stderr)
+        self.assertIn("no CA can be read from /nowhere (No such file or directory)", self.at("--ca", "/nowhere", "status", code=UNREACHABLE).stderr)
         self.assertIn("is refused", self.at("events", code=UNREACHABLE).stderr)
         both = together(os.path.join(self.folder, "both.pem"), stranger, ca)
         self.at("--ca", both, "status")
