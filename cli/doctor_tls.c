@@ -176,13 +176,14 @@ static void tell_days(struct cli_findings *findings, const char *what_ends, int6
 		      const char *breaks)
 {
 	long long days = (expires - now) / DAY;
-	char what[512];
+	char what[512], then[256];
 
 	if (expires <= now)
 		return; /* told as a fault */
 	snprintf(what, sizeof(what), "%s is valid for %lld more days", what_ends, days);
+	snprintf(then, sizeof(then), "after that %s", breaks);
 	if (days < WARN_DAYS)
-		cli_find(findings, CLI_NOTE, what, breaks, "renew it in time, and reload");
+		cli_find(findings, CLI_NOTE, what, then, "renew it in time, and reload");
 	else
 		cli_find(findings, CLI_FINE, what, NULL, NULL);
 }
