@@ -25,7 +25,8 @@
 #define KEY_FILES 450        /* a certificate */
 #define LISTS     300        /* in a thousand of these: of some hosts */
 #define LISTED    800
-#define NO_GRACE  100 /* in a thousand schedules */
+#define NO_GRACE  100           /* in a thousand schedules */
+#define CHECK_NS  (10 * SECOND) /* that the server takes to check a number, at most */
 
 enum hf_transport identity_demand(const struct world *world, uint8_t file)
 {
@@ -181,6 +182,28 @@ static void check_served(struct world *world, const struct call *call, uint32_t 
 			   call->proc->svid, call->host->index, stat, call->span.file);
 }
 
+static void vouch(struct host *host, uint64_t made_at)
+{
+	struct user_of_tls *tls = &host->tls;
+
+	tls->vouched_at = HF_MAX(tls->vouched_at, made_at);
+	tls->vouched[tls->n_vouched % N_VOUCHED].made_at = made_at;
+	tls->vouched[tls->n_vouched++ % N_VOUCHED].seen_at = host->world->now;
+}
+
+/* The same before the calls that were answered since a LOCK came whose number the server has just checked: it
+ * asks the host meanwhile, and goes on to serve its other calls. */
+static uint64_t vouched_before_check(const struct host *host)
+{
+	const struct user_of_tls *tls = &host->tls;
+	uint64_t latest = 0;
+
+	for (uint32_t i = 0; i < HF_MIN(tls->n_vouched, (uint32_t)N_VOUCHED); i++)
+		if (tls->vouched[i].seen_at + CHECK_NS <= host->world->now)
+			latest = HF_MAX(latest, tls->vouched[i].made_at);
+	return latest;
+}
+
 void identity_look_at_answer(const struct call *call, uint32_t stat)
 {
 	struct host *host = call->host;
@@ -200,7 +223,7 @@ void identity_look_at_answer(const struct call *call, uint32_t stat)
 	if (takes || (host->tls.holds && identity_may_use(host, call->span.file)))
 		check_served(world, call, stat);
 	if (call->kind != CALL_TEST) /* that changes nothing */
-		host->tls.vouched_at = HF_MAX(host->tls.vouched_at, call->made_at);
+		vouch(host, call->made_at);
 	host->tls.has_taken |= takes && stat == HF_NLM_GRANTED_STAT;
 	host->tls.is_named |= takes && demand == HF_TRANSPORT_MTLS && stat == HF_NLM_GRANTED_STAT;
 	if (is_lock && stat == HF_NLM_GRANTED_STAT && !host->is_unmonitored &&
@@ -238,13 +261,13 @@ void identity_look_at_table(struct world *world)
 }
 
 /* It has connected since its last call that was served; as far as that is known outside of the server. */
-static bool is_back(const struct world *world, const struct host *host)
+static bool is_back(const struct world *world, const struct host *host, uint64_t vouched_at)
 {
 	for (uint8_t identity = 0; identity < N_IDENTITIES; identity++) {
 		const struct presence *presence = &world->tls.presences[host->slot][identity];
 
 		if ((identity == host->tls.identity || !host->tls.holds_by_name) && presence->begun_at &&
-		    presence->begun_at >= host->tls.vouched_at)
+		    presence->begun_at >= vouched_at)
 			return true;
 	}
 	return false;
@@ -261,9 +284,11 @@ void identity_check_cleanup(struct world *world, const struct hf_recovery_event 
 {
 	const struct hf_client *client = event->client;
 	const struct host *host = nat_owner(world, &client->address, client->name);
+	bool is_number = strcmp(event->reason, "a lock request with a new state number") == 0;
 
 	if (!world->tls.exists || !host || !host->tls.holds || !event->n_locks || *host->old_name ||
-	    strcmp(client->name, host->name) != 0 || !is_notice(event->reason) || is_back(world, host))
+	    strcmp(client->name, host->name) != 0 || !is_notice(event->reason) ||
+	    is_back(world, host, is_number ? vouched_before_check(host) : host->tls.vouched_at))
 		return;
 	world_fail(world, "TLS", "host %u counts as dead, and has not connected again: %s", host->index,
 		   event->reason);
@@ -279,7 +304,7 @@ void identity_server_starts(struct world *world)
 		host->tls.bound_to[0] = '\0';
 		host->tls.was_bound = is_stored(world, host, false, host->tls.bound_to);
 		host->tls.holds = host->tls.holds_by_name = false;
-		host->tls.vouched_at = 0;
+		host->tls.vouched_at = host->tls.n_vouched = 0;
 		host->tls.has_taken = host->tls.is_named = false;
 	}
 }

@@ -588,6 +588,7 @@ enum {
 };
 
 #define MAX_SESSIONS 32
+#define N_VOUCHED    16
 
 /* A TLS connection, as the server has it. */
 struct session {
@@ -619,8 +620,12 @@ struct user_of_tls {
 	bool was_bound;        /* when the server was started, */
 	char bound_to[64];     /* to this name of its certificate; "": none */
 	uint64_t vouched_at;   /* its last call that was served was not made before that */
-	bool has_taken;        /* something that demands TLS, in this epoch, */
-	bool is_named;         /* by the name of its certificate */
+	struct {
+		uint64_t made_at, seen_at;
+	} vouched[N_VOUCHED]; /* by its last calls */
+	uint32_t n_vouched;
+	bool has_taken; /* something that demands TLS, in this epoch, */
+	bool is_named;  /* by the name of its certificate */
 };
 
 struct host {
