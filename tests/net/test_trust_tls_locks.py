@@ -523,6 +523,27 @@ class Attackers(TlsLocks):
         self.assert_refused(self.a, nlm.UNLOCK, self.lock)
 
 
+class Unhurried(TlsLocks):
+    """The server gives a host some time to answer."""
+
+    settings = ("api.listen=127.0.0.1:0", f"tls.grace_seconds={GRACE}", "recovery.notify_timeout_ms=10000")
+
+    def test_a_free_all_that_is_checked_while_the_client_takes_its_first_such_lock(self):
+        plain = self.lock_of(self.a, 0, 10, fh=self.handle_of(self.path), state=5)
+        self.assert_granted(self.a, plain)
+        comes(self.a.asked.matching, 5)
+        self.a.deaf = True
+        self.addCleanup(setattr, self.a, "deaf", False)
+        before = self.refused("no_proof")
+        args = nlm.Lock(name=self.a.name, state=7).args(nlm.FREE_ALL)
+        self.send(self.a, nlm.PROGRAM, 4, nlm.FREE_ALL, args)
+        self.settle(self.a)
+        self.assert_granted(self.a, self.lock_of(self.a, 0, 10, state=5))
+        self.a.state, self.a.deaf = 7, False
+        self.until(lambda: self.refused("no_proof") > before, "the FREE_ALL needs a proof")
+        self.assertEqual(self.n_locks(self.a), 2)
+
+
 class Nameless(TlsLocks):
     """transport: mtls, and any name of the CA"""
 
