@@ -238,6 +238,7 @@ static void doubt_free(struct hf_nsm_doubt *doubt)
 static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 {
 	struct hf_client *client = hf_client_ref(doubt->client);
+	struct hf_nsm *nsm = doubt->nsm;
 	bool is_news = hf_recovery_is_news(doubt->nsm->options.recovery, client, doubt->state);
 	int32_t state = doubt->state;
 	struct hf_list askers = HF_LIST_INIT(askers);
@@ -267,8 +268,10 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	if (!client->doubted_state) /* else the notice waits for a proof (proof.c), and its tag stays */
 		client->doubt_tag = 0;
 	/* Only a datagram gave the number, unless the host's statd gave it, too. If the notice was not
-	 * believed, a forger may have guessed the number, and what the client holds is of the life before. */
-	if (verdict == HF_NSM_BELIEVED && is_news && client->sm_state == state)
+	 * believed, or waits, a forger may have guessed the number, and what the client holds is of the life
+	 * before. */
+	if (verdict == HF_NSM_BELIEVED && is_news && client->sm_state == state &&
+	    !hf_nsm_awaits_proof(nsm, client))
 		hf_recovery_client_proves(client, evidence.is_said);
 	hf_client_unref(client);
 }

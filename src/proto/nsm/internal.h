@@ -212,6 +212,8 @@ void hf_nsm_doubts_deinit(struct hf_nsm *nsm);
 /* Notices that wait for a proof (proof.c). See also nsm.h. */
 void hf_nsm_claims_init(struct hf_nsm *nsm);
 void hf_nsm_claims_deinit(struct hf_nsm *nsm);
+/* The client has something, and no notice is believed before its host has connected. */
+bool hf_nsm_awaits_proof(struct hf_nsm *nsm, struct hf_client *client);
 /* The notice is believed when the client's host connects. If it does not, the notice is forgotten. */
 void hf_nsm_claim(struct hf_nsm *nsm, struct hf_client *client, int32_t state);
 

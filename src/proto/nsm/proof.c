@@ -60,6 +60,11 @@ static bool needs_proof(const struct hf_nsm *nsm, const struct hf_client *client
 	       options->demands_tls(options->user) && !hf_client_has_nothing(client);
 }
 
+bool hf_nsm_awaits_proof(struct hf_nsm *nsm, struct hf_client *client)
+{
+	return needs_proof(nsm, client) && !is_back(nsm, client);
+}
+
 bool hf_nsm_has_proof(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client *client)
 {
 	const struct hf_tls_peer *peer;
