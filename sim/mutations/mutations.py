@@ -117,7 +117,7 @@ MUTATIONS = [
      "\t\thf_recovery_client_state(op->nlm->options.recovery, client, state);\n", ""),
     ("a datagram's LOCK is believed without asking", f"{NLM}/state_number.c",
      "} else if (!was_refused(op)) {\n\t\treturn check(op);\n\t}",
-     "} else {\n\t\thf_recovery_client_state(recovery, client, state);\n\t}"),
+     "} else if (client) {\n\t\thf_recovery_client_state(recovery, client, state);\n\t}"),
     ("the number of a datagram's LOCK that is believed is not noted", f"{NLM}/state_number.c",
      "if (verdict == HF_NSM_BELIEVED)\n\t\thf_recovery_client_state(op->nlm->options.recovery, client, op->args.state);\n\telse\n", ""),
     ("what a silent host does not deny is its number for good", f"{NSM}/doubt.c",
