@@ -120,6 +120,12 @@ class TlsLocks(Secured):
         """All that was sent so far is served."""
         host.call(nlm.NULL, b"", transport="tcp")
 
+    def reconnect(self):
+        """As a client does that was idle: it is in the life that it had."""
+        self.tls.sock.close()
+        self.tls = self.secured(self.alpha)
+        self.settle(self.a)
+
     def reboot(self, host, state=7):
         """Its memory is gone, and with it the connections in the clear."""
         host.drop_callers()
@@ -436,12 +442,6 @@ class Attackers(TlsLocks):
         self.assertEqual(self.log.count(WAITS), 1)
         self.assertEqual(self.refused("no_proof"), before + 2)
 
-    def reconnect(self):
-        """As a client does that was idle: it is in the life that it had."""
-        self.tls.sock.close()
-        self.tls = self.secured(self.alpha)
-        self.settle(self.a)
-
     def test_forged_notice_does_not_wait_for_the_next_connection(self):
         """The host's statd does not say that it was not restarted."""
         forger = Forger(self.b.namespace, (self.a.server, PORT))
@@ -528,19 +528,30 @@ class Unhurried(TlsLocks):
 
     settings = ("api.listen=127.0.0.1:0", f"tls.grace_seconds={GRACE}", "recovery.notify_timeout_ms=10000")
 
-    def test_a_free_all_that_is_checked_while_the_client_takes_its_first_such_lock(self):
+    def lock_while_checked(self, number, *call):
+        """The server checks @call while the client takes its first lock under TLS. Its statd gives @number then."""
         plain = self.lock_of(self.a, 0, 10, fh=self.handle_of(self.path), state=5)
         self.assert_granted(self.a, plain)
         comes(self.a.asked.matching, 5)
         self.a.deaf = True
         self.addCleanup(setattr, self.a, "deaf", False)
         before = self.refused("no_proof")
-        args = nlm.Lock(name=self.a.name, state=7).args(nlm.FREE_ALL)
-        self.send(self.a, nlm.PROGRAM, 4, nlm.FREE_ALL, args)
+        self.send(self.a, *call)
         self.settle(self.a)
         self.assert_granted(self.a, self.lock_of(self.a, 0, 10, state=5))
-        self.a.state, self.a.deaf = 7, False
-        self.until(lambda: self.refused("no_proof") > before, "the FREE_ALL needs a proof")
+        self.a.state, self.a.deaf = number, False
+        self.until(lambda: self.refused("no_proof") > before, "the call needs a proof")
+
+    def test_a_free_all_that_is_checked_while_the_client_takes_its_first_such_lock(self):
+        args = nlm.Lock(name=self.a.name, state=7).args(nlm.FREE_ALL)
+        self.lock_while_checked(7, nlm.PROGRAM, 4, nlm.FREE_ALL, args)
+        self.assertEqual(self.n_locks(self.a), 2)
+
+    def test_a_notice_that_is_checked_meanwhile_does_not_wait(self):
+        """The host gives no number."""
+        args = Out().string(self.a.name).i32(7).bytes()
+        self.lock_while_checked(None, nsm.NSM, 1, nsm.NOTIFY, args)
+        self.reconnect()
         self.assertEqual(self.n_locks(self.a), 2)
 
 

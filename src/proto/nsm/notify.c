@@ -151,8 +151,9 @@ static void believe(struct notice *notice, struct hf_client *client)
 	(void)hf_recovery_client_rebooted(notice->nsm->options.recovery, client, notice->state);
 }
 
-/* The notice would release something, and the client's host must show its key first. */
-static bool must_wait(struct notice *notice, struct hf_client *client)
+/* The notice would release something, and the client's host must show its key first. @is_said: the host's
+ * statd gives the number. Else the sender's next copy counts, and not this one. */
+static bool must_wait(struct notice *notice, struct hf_client *client, bool is_said)
 {
 	struct hf_nsm *nsm = notice->nsm;
 
@@ -160,7 +161,8 @@ static bool must_wait(struct notice *notice, struct hf_client *client)
 	    !hf_recovery_is_news(nsm->options.recovery, client, notice->state))
 		return false;
 	hf_nsm_note_unproven(nsm, notice->call, client);
-	hf_nsm_claim(nsm, client, notice->state);
+	if (is_said)
+		hf_nsm_claim(nsm, client, notice->state);
 	notice->n_unproven++;
 	return true;
 }
@@ -213,11 +215,10 @@ static void take(struct notice *notice, struct hf_client *client, bool is_named)
 	 * trusted as a first copy. */
 	if (was_early(notice) && client->sm_state == 0 && is_last_early(notice) &&
 	    !is_to_be_checked(notice, client, is_named)) {
-		if (!must_wait(notice, client))
-			hf_recovery_client_state(notice->nsm->options.recovery, client, notice->state);
+		hf_recovery_client_state(notice->nsm->options.recovery, client, notice->state);
 	} else if (is_to_be_checked(notice, client, is_named && !was_early(notice))) {
 		suspect(notice, client, is_named);
-	} else if (!must_wait(notice, client)) {
+	} else {
 		believe(notice, client);
 	}
 }
@@ -421,10 +422,11 @@ static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enu
 	struct suspect *suspect = hf_container_of(asker, struct suspect, asker);
 	struct notice *notice = suspect->notice;
 
-	/* The watch may have ended during the check. */
+	/* The watch may have ended during the check. And the client may have taken its first lock under TLS:
+	 * then the notice was perhaps believed by the silence of its host. */
 	if (verdict == HF_NSM_BELIEVED &&
 	    (!hf_nsm_is_local_watch(notice->nsm, client) || is_watching(notice->nsm, client)) &&
-	    !must_wait(notice, client))
+	    !must_wait(notice, client, asker->is_unproven))
 		believe(notice, client);
 	/* A copy that is not believed is only a copy: the server answers it, and does not log its sender. */
 	notice->n_denied += verdict == HF_NSM_DENIED && !is_copy(notice, client);
