@@ -1,7 +1,7 @@
 /*
  * A store whose server is stopped: check it, write it as JSON, copy it to another
- * backend, give a database the tables of an older version. A running server has its store locked, and the
- * command fails.
+ * backend, give a database the tables of an older version. A running server has its
+ * store locked, and the command fails.
  */
 #include <errno.h>
 #include <grp.h>

@@ -51,8 +51,8 @@ static void refuse_for(struct question *question, enum hf_client_refusal refusal
 }
 
 /* Would the export take NFS calls over such a connection? If it is gone, what it demanded last counts. */
-static bool is_taken(struct question *question, const struct hf_tls_peer *peer,
-		     char name[static HF_TLS_MAX_NAME + 1])
+static bool takes_nfs(struct question *question, const struct hf_tls_peer *peer,
+		      char name[static HF_TLS_MAX_NAME + 1])
 {
 	const struct hf_nlm_files *files = &question->nlm->files;
 
@@ -74,7 +74,7 @@ static bool is_taken(struct question *question, const struct hf_tls_peer *peer,
 static bool is_admitted(struct question *question, const struct hf_tls_peer *peer,
 			char name[static HF_TLS_MAX_NAME + 1])
 {
-	if (!is_taken(question, peer, name))
+	if (!takes_nfs(question, peer, name))
 		return false;
 	if (question->demand != HF_TRANSPORT_MTLS || peer->n_names)
 		return true;
