@@ -5,6 +5,7 @@
  *	clients.c    the set of clients: finding, making, forgetting
  *	places.c     which client may be registered when places are few?
  *	binding.c    which certificates may use a client's name?
+ *	host_name.c  which names may mean one host? (an index)
  *	clients.h    the inside of the folder
  *
  * A client is (protocol, address, name). Its id is "protocol:address:name". Its transport and
@@ -108,7 +109,7 @@ struct hf_client {
 	struct hf_client_callback callback;
 	uint8_t priv[HF_CLIENT_PRIV];
 	int32_t sm_state;      /* of src/recovery: its own state number; 0: unknown */
-	bool is_state_proven;  /* likewise: its host gave it over TCP or by its statd, so it is not forged */
+	bool is_state_proven;  /* likewise: its statd gave it, or its host over TCP from a reserved port */
 	bool has_connected;    /* of proto/nlm: it called by its name over TCP since the server's start */
 	int32_t lock_state;    /* the number in its LOCKs since sm_state changed; 0: none. It may be older: a
 				* statd that was started too early gives the old number until it ends */
@@ -116,7 +117,7 @@ struct hf_client {
 	int32_t doubt_tag;     /* the number of locks that it takes meanwhile; 0: none */
 	uint64_t doubted_at;   /* monotonic ns, when that notice came */
 	struct hf_client_tag tags[HF_CLIENT_TAGS]; /* inside: of the last checks, the latest first */
-	int32_t refused_state;  /* of proto/nlm: the number of a LOCK over UDP that was not believed */
+	int32_t refused_state;  /* of proto/nlm: a number in a LOCK that was not believed (state_number.c) */
 	uint64_t refused_until; /* monotonic ns: the number is not checked again before this */
 	bool is_refusal_sure;   /* likewise: its host denied the number */
 	struct hf_client_past past[HF_CLIENT_PAST];
@@ -398,5 +399,5 @@ size_t hf_clients_count_registered(const struct hf_clients *clients);
 size_t hf_clients_count_unmet(const struct hf_clients *clients); /* of the registered; see places.c */
 /* The limits of this folder. */
 void hf_clients_show_limits(const struct hf_clients *clients, struct hf_limit_use uses[HF_N_LIMITS]);
-/* Clients that were unregistered for a new one. */
+/* Clients that were unregistered for a new one. For tests. */
 uint64_t hf_clients_count_evicted(const struct hf_clients *clients);

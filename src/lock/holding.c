@@ -6,7 +6,7 @@
  *
  * Invariants of its locks: the ranges are disjoint; two locks that touch differ in
  * something that forbids merging (hf_attrs_can_merge); each lock is also in
- * held[mode] of the file, and in locks->unreclaimed if it is unreclaimed; the
+ * trees[mode] of the file, and in locks->unreclaimed if it is unreclaimed; the
  * counters of file, client and engine agree. hf_holding_put() and
  * hf_holding_take_out() keep these invariants, and every change goes through them.
  * A lock never changes in place: a different lock is another record. The one exception

@@ -4,7 +4,7 @@
  *	client --owners--> owner --holdings--> holding --> file
  *	                                        | own: its locks, disjoint, by start
  *	                                        | waiters, grants
- *	file: held[mode]     all locks of a mode, of all owners (tree.h)
+ *	file: trees[mode]    all locks of a mode, of all owners (tree.h)
  *	      waiting[mode]  all waiters of a mode, by range; queue: in order
  *
  * A holding exists while it has a lock, a waiter or a grant; an owner while it has a
@@ -573,6 +573,7 @@ static inline bool hf_purge_is_dead(const struct hf_purge *purge, uint32_t state
 }
 /* Removes the reservations of @client that are dead. */
 void hf_reservations_purge(const struct hf_purge *purge, struct hf_lock_client *client);
+/* What was restored is its owner's, without a reclaim; but not of clients that outlive grace. */
+void hf_reservations_accept_restored(struct hf_locks *locks);
 /* Drops what is unreclaimed of @client, or, if NULL, of all that do not outlive grace. */
-void hf_share_accept_restored(struct hf_locks *locks);
 void hf_reservations_drop_unreclaimed(struct hf_locks *locks, struct hf_lock_client *client);

@@ -154,7 +154,7 @@ struct hf_lock_steps {
 };
 
 /*
- * All clients of one address share these limits, whatever names they use. The client tracker owns the group
+ * All clients of one address share these limits, whatever names they use. src/client owns the group
  * and frees it after the last of its clients. It begins as { 0 }.
  */
 struct hf_lock_group {
@@ -167,7 +167,7 @@ struct hf_lock_group {
 };
 
 /*
- * What the engine knows of a client. The client tracker embeds it, and must not free it before
+ * What the engine knows of a client. src/client embeds it, and must not free it before
  * hf_lock_client_is_idle() is true.
  */
 struct hf_lock_client {
@@ -409,8 +409,8 @@ int hf_lock_take_back(struct hf_locks *locks, const struct hf_lock_target *who, 
 /* By order of an operator: OK, or NOTHING: the owner has no lock with exactly this range. Also ends the
  * owner's grants in flight that lie within @range. The owner's waiters stay. Needs no memory. */
 int hf_lock_revoke(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
-/* OK: the waiter is gone, or its grant in flight is undone. HELD: the owner holds the whole range in @mode,
- * or partly in a stronger mode. NOTHING: neither. */
+/* OK: the waiter is gone, or its grant in flight is undone. LOCKED: the owner has the whole range in
+ * @mode, or partly in a stronger mode. NOTHING: neither. */
 int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		   enum hf_lock_mode mode);
 /* OK (the waiter is gone) or NOTHING. A grant in flight stays: the client may have heard of it. If the grant
@@ -433,13 +433,13 @@ int hf_lock_grant_assume(struct hf_locks *locks, uint64_t id);
  * -ENOMEM: some grants are left for the next call. */
 int hf_lock_assume_changed(struct hf_locks *locks, const struct hf_lock_target *who);
 
-/* CRASH of a client. Removes everything of it, or what does not carry @state. State number 0 never matches.
- */
+/* CRASH of a client. Removes everything of it. */
 void hf_lock_client_purge(struct hf_locks *locks, struct hf_lock_client *client);
-void hf_lock_client_purge_older(struct hf_locks *locks, struct hf_lock_client *client, uint32_t state);
-/* The same, but what carries any of the @n state numbers @kept stays. */
+/* The same, but what carries any of the @n state numbers @kept stays. State number 0 never matches. */
 void hf_lock_client_purge_but(struct hf_locks *locks, struct hf_lock_client *client, const uint32_t *kept,
 			      size_t n);
+/* But what carries @state. For tests. */
+void hf_lock_client_purge_older(struct hf_locks *locks, struct hf_lock_client *client, uint32_t state);
 
 /*
  * RESTART. A load restores locks as unreclaimed, without events: the store has them. Between
@@ -475,6 +475,7 @@ void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_c
 void hf_lock_accept_restored(struct hf_locks *locks);
 /* The time of this client to reclaim is over, whatever is with grace. */
 void hf_lock_client_drop_unreclaimed(struct hf_locks *locks, struct hf_lock_client *client);
+/* For tests. */
 void hf_lock_show_ghosts(const struct hf_locks *locks,
 			 void (*fn)(void *context, const struct hf_lock_view *ghost), void *context);
 /* Each lock, ghosts included, or each record of reservations gets the tag that @fn returns. To write the
@@ -492,8 +493,8 @@ void hf_lock_tag_all_reservations(struct hf_locks *locks,
 				  void *context);
 
 /*
- * SHARE. The owner is @who's client and oh; owner_id and owner_kind are ignored. access and deny are 0-3. OK,
- * CONFLICT, GRACE or LIMIT; hf_lock_unreserve() without a match is OK. A reclaim takes one that is
+ * RESERVE. The owner is @who's client and oh; owner_id and owner_kind are ignored. access and deny are 0-3.
+ * OK, CONFLICT, GRACE or LIMIT; hf_lock_unreserve() without a match is OK. A reclaim takes one that is
  * unreclaimed, if there is one, and otherwise adds one. hf_lock_unreserve() takes one that the owner has, or
  * else one that is unreclaimed.
  */
@@ -566,7 +567,7 @@ void hf_lock_show_client_limits(const struct hf_locks *locks, const struct hf_lo
 				struct hf_limit_use uses[HF_N_LIMITS]);
 void hf_lock_count(const struct hf_locks *locks, struct hf_lock_counters *countersp);
 /* How many steps of searches were charged to clients since the last call of this function. A step takes 10 to
- * 100 ns. */
+ * 50 ns. */
 uint64_t hf_lock_take_steps(struct hf_locks *locks);
 
 /* CHECK: every invariant of every structure. NULL, or what is broken. For tests: visits all records. */

@@ -91,7 +91,7 @@ void hf_lock_accept_restored(struct hf_locks *locks)
 		if (!lock->holding->owner->client->outlives_grace)
 			hf_holding_accept(locks, lock);
 	}
-	hf_share_accept_restored(locks);
+	hf_reservations_accept_restored(locks);
 }
 
 /* Unreclaimed locks of one holding become ghosts, or go. */

@@ -11,7 +11,7 @@ enum {
 	HF_LOCK_PUBLIC_FLAGS = HF_LOCK_DOWNGRADING - 1,
 };
 
-/* One held range, in one cache line. It is in held[mode] of its file and in the set of its holding. */
+/* One held range, in one cache line. It is in trees[mode] of its file and in the set of its holding. */
 struct hf_lock {
 	uint64_t start;
 	uint64_t end;

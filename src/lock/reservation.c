@@ -389,7 +389,7 @@ int hf_lock_restore_reservation(struct hf_locks *locks, const struct hf_lock_res
 	return HF_LOCK_OK;
 }
 
-void hf_share_accept_restored(struct hf_locks *locks)
+void hf_reservations_accept_restored(struct hf_locks *locks)
 {
 	hf_list_for_each_safe(pos, &locks->unreclaimed_reservations) {
 		struct hf_lock_reservation *reservation =

@@ -1,6 +1,6 @@
 /*
  * Evidence that a client died, and the clean-up: everything of the client goes, in
- * all reservations, at once. The lock table finds what a client holds by client, so the
+ * all exports, at once. The lock table finds what a client holds by client, so the
  * clean-up costs what the client holds. Then the lock table serves the waiters of
  * every file that was touched.
  *
@@ -267,7 +267,7 @@ void hf_recovery_client_proves(struct hf_client *client, bool is_proven)
 void hf_recovery_delay_state(struct hf_client *client)
 {
 	client->recovery->n_settling++;
-	client->recovery->n_held++;
+	client->recovery->n_delayed++;
 }
 
 bool hf_recovery_is_settling(const struct hf_client *client)
@@ -288,7 +288,7 @@ int32_t hf_recovery_death_state(const struct hf_client *client)
 void hf_recovery_release_state(struct hf_client *client, bool is_done)
 {
 	client->recovery->n_settling--;
-	client->recovery->n_held--;
+	client->recovery->n_delayed--;
 	if (is_done)
 		store_state(client);
 }
@@ -301,7 +301,7 @@ static void on_settled(struct hf_promise *promise, bool is_durable)
 	int32_t state = settling->state;
 
 	settling_free(settling);
-	if (is_durable && client->recovery->n_settling && !client->recovery->n_held)
+	if (is_durable && client->recovery->n_settling && !client->recovery->n_delayed)
 		store_former(recovery, client, state);
 	else if (is_durable) /* otherwise the store will ask for everything */
 		store_state(client);

@@ -14,7 +14,7 @@
 /* persist.c: the lock table in the store. */
 enum hf_persist_kind {
 	HF_PERSIST_LOCK,
-	HF_PERSIST_RESERVATION, /* a reservation */
+	HF_PERSIST_RESERVATION,
 	HF_PERSIST_WAITER,
 };
 
@@ -166,7 +166,7 @@ struct hf_recovery_client {
 	uint64_t n_deaths;             /* how often what it had was released since it died */
 	int32_t death_state;           /* the state number that it had at the last of them */
 	uint32_t n_settling;           /* reasons for its new state number not to be stored yet */
-	uint32_t n_held;               /* of these: not because of its old locks */
+	uint32_t n_delayed;            /* of these: by hf_recovery_delay_state() */
 	int32_t stored_state;          /* what the stored registration says, while n_settling */
 	bool is_stored_state_proven;   /* likewise */
 	int32_t told_state;            /* the last state number of ours that it knows */
@@ -182,12 +182,12 @@ static inline struct hf_client *hf_client_of(struct hf_lock_client *locking)
 /* OBSERVE */
 void hf_observe_tell(struct hf_recovery *recovery, const struct hf_recovery_event *event);
 
-/* SHARE NAMES */
+/* EXPORT NAMES */
 void hf_export_names_init(struct hf_recovery *recovery);
 struct hf_bytes hf_export_names_key_of(struct hf_recovery *recovery, uint32_t export, struct hf_bytes handle,
 				       uint8_t room[HF_LOCK_HANDLE_MAX]);
 
-/* SHARE COUNTS */
+/* EXPORT COUNTS */
 int hf_export_counts_init(struct hf_recovery *recovery);
 void hf_export_counts_deinit(struct hf_recovery *recovery);
 void hf_export_counts_add(struct hf_recovery *recovery, uint32_t export, const struct hf_lock_client *client);
@@ -249,7 +249,7 @@ void hf_late_reclaim_forget(struct hf_recovery *recovery, struct hf_client *clie
 
 /* PROTOCOLS */
 void hf_protocols_init(struct hf_recovery *recovery);
-int hf_protocols_set_windows(struct hf_recovery *recovery); /* at the tracker, once there is one */
+int hf_protocols_set_windows(struct hf_recovery *recovery); /* at src/client, once there is one */
 struct hf_protocol *hf_protocols_find(struct hf_recovery *recovery, struct hf_bytes name);
 void hf_protocols_join(struct hf_recovery *recovery, struct hf_client *client); /* which was made just now */
 /* How long is grace? In open grace the clients that reconnect need it, too. */

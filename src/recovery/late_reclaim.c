@@ -33,7 +33,7 @@ struct late_file {
 };
 
 /* What an owner had, gets or asks for in a file. */
-struct claim {
+struct item {
 	struct hf_lock_client *client;
 	bool is_reservation;
 	/* A lock */
@@ -55,16 +55,16 @@ struct late {
 	struct late_file *file;
 	struct hf_client *client; /* a reference */
 	uint64_t until;
-	struct claim what;
+	struct item what;
 	uint8_t oh[];
 };
 
-/* Claims */
+/* Items */
 
-static struct claim claim_of_lock(const struct hf_lock_target *who, struct hf_range range,
-				  enum hf_lock_mode mode)
+static struct item item_of_lock(const struct hf_lock_target *who, struct hf_range range,
+				enum hf_lock_mode mode)
 {
-	return (struct claim){
+	return (struct item){
 		.client = who->client,
 		.owner_kind = who->owner_kind,
 		.mode = (uint8_t)mode,
@@ -73,9 +73,9 @@ static struct claim claim_of_lock(const struct hf_lock_target *who, struct hf_ra
 	};
 }
 
-static struct claim claim_of_reservation(const struct hf_lock_reservation_view *reservation)
+static struct item item_of_reservation(const struct hf_lock_reservation_view *reservation)
 {
-	return (struct claim){
+	return (struct item){
 		.client = reservation->client,
 		.is_reservation = true,
 		.oh = reservation->oh,
@@ -84,7 +84,7 @@ static struct claim claim_of_reservation(const struct hf_lock_reservation_view *
 	};
 }
 
-static bool has_same_owner(const struct claim *a, const struct claim *b)
+static bool has_same_owner(const struct item *a, const struct item *b)
 {
 	if (a->client != b->client || a->is_reservation != b->is_reservation)
 		return false;
@@ -93,7 +93,7 @@ static bool has_same_owner(const struct claim *a, const struct claim *b)
 	return a->owner_id == b->owner_id && a->owner_kind == b->owner_kind;
 }
 
-static bool conflicts(const struct claim *a, const struct claim *b)
+static bool conflicts(const struct item *a, const struct item *b)
 {
 	if (a->is_reservation != b->is_reservation || has_same_owner(a, b))
 		return false;
@@ -170,7 +170,7 @@ static void forget_with_file(struct hf_recovery *recovery, struct late *late)
 	put_file(recovery, file);
 }
 
-static void remember(struct hf_recovery *recovery, struct hf_bytes handle, const struct claim *what)
+static void remember(struct hf_recovery *recovery, struct hf_bytes handle, const struct item *what)
 {
 	uint64_t now = hf_loop_now(recovery->loop);
 	struct late_file *file;
@@ -202,7 +202,7 @@ static void remember(struct hf_recovery *recovery, struct hf_bytes handle, const
 }
 
 /* @what was granted: forget the records that conflict with it. */
-static void granted(struct hf_recovery *recovery, struct hf_bytes handle, const struct claim *what)
+static void granted(struct hf_recovery *recovery, struct hf_bytes handle, const struct item *what)
 {
 	struct late_file *file = find_file(recovery, handle);
 
@@ -221,25 +221,25 @@ static void granted(struct hf_recovery *recovery, struct hf_bytes handle, const 
 
 void hf_late_reclaim_remember(struct hf_recovery *recovery, const struct hf_lock_view *lock)
 {
-	const struct claim what = claim_of_lock(&lock->who, lock->range, lock->mode);
+	const struct item what = item_of_lock(&lock->who, lock->range, lock->mode);
 
 	remember(recovery, lock->who.handle, &what);
 }
 
 void hf_late_reclaim_granted(struct hf_recovery *recovery, const struct hf_lock_view *lock)
 {
-	const struct claim what = claim_of_lock(&lock->who, lock->range, lock->mode);
+	const struct item what = item_of_lock(&lock->who, lock->range, lock->mode);
 
 	granted(recovery, lock->who.handle, &what);
 }
 
 /* The first byte from @pos on that none of this owner's records has in the wanted mode or a stronger one. */
-static uint64_t covered_until(const struct late_file *file, const struct claim *wanted, uint64_t pos,
+static uint64_t covered_until(const struct late_file *file, const struct item *wanted, uint64_t pos,
 			      bool *movedp)
 {
 	*movedp = false;
 	hf_list_for_each(link, &file->records) {
-		const struct claim *had = &hf_list_entry(link, struct late, in_file)->what;
+		const struct item *had = &hf_list_entry(link, struct late, in_file)->what;
 
 		if (has_same_owner(had, wanted) && had->mode >= wanted->mode && had->range.start <= pos &&
 		    had->range.end >= pos) {
@@ -288,7 +288,7 @@ static void give_up(struct hf_recovery *recovery, struct late *late, struct hf_r
 void hf_late_reclaim_unlocked(struct hf_recovery *recovery, const struct hf_lock_target *who,
 			      struct hf_range range)
 {
-	const struct claim what = claim_of_lock(who, range, HF_LOCK_NONE);
+	const struct item what = item_of_lock(who, range, HF_LOCK_NONE);
 	struct late_file *file = find_file(recovery, who->handle);
 
 	if (!file)
@@ -304,7 +304,7 @@ void hf_late_reclaim_unlocked(struct hf_recovery *recovery, const struct hf_lock
 
 bool hf_late_reclaim_allows(struct hf_recovery *recovery, const struct hf_lock_request *request)
 {
-	const struct claim wanted = claim_of_lock(&request->who, request->range, request->mode);
+	const struct item wanted = item_of_lock(&request->who, request->range, request->mode);
 	const struct late_file *file = wanted.client ? find_file(recovery, request->who.handle) : NULL;
 	uint64_t pos = request->range.start;
 	bool moved = file != NULL;
@@ -319,7 +319,7 @@ bool hf_late_reclaim_allows(struct hf_recovery *recovery, const struct hf_lock_r
 void hf_late_reclaim_remember_reservations(struct hf_recovery *recovery,
 					   const struct hf_lock_reservation_view *reservations, uint32_t n)
 {
-	struct claim what = claim_of_reservation(reservations);
+	struct item what = item_of_reservation(reservations);
 
 	what.count = n;
 	remember(recovery, reservations->handle, &what);
@@ -328,7 +328,7 @@ void hf_late_reclaim_remember_reservations(struct hf_recovery *recovery,
 static struct late *find_reservation(struct hf_recovery *recovery,
 				     const struct hf_lock_reservation_view *reservation)
 {
-	const struct claim wanted = claim_of_reservation(reservation);
+	const struct item wanted = item_of_reservation(reservation);
 	const struct late_file *file = find_file(recovery, reservation->handle);
 
 	if (!file)
@@ -346,7 +346,7 @@ static struct late *find_reservation(struct hf_recovery *recovery,
 void hf_late_reclaim_reservation_granted(struct hf_recovery *recovery,
 					 const struct hf_lock_reservation_view *reservation)
 {
-	const struct claim what = claim_of_reservation(reservation);
+	const struct item what = item_of_reservation(reservation);
 
 	granted(recovery, reservation->handle, &what);
 	if (reservation->is_reclaim)

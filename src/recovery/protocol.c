@@ -10,7 +10,7 @@
  *	            (recovery.smb_durable_seconds). If it is not back by then, it has
  *	            crashed; if it is, what it has not reclaimed goes.
  *
- * The tracker gives such a client the same window whenever it loses its connection
+ * src/client gives such a client the same window whenever it loses its connection
  * (client.h).
  */
 #include <assert.h>

@@ -424,7 +424,7 @@ struct hf_recovery_counts {
 	size_t notices_waiting;   /* clients that are still to be told */
 	size_t notices_in_flight;
 	size_t unreachable;  /* could not be told so far */
-	size_t late_records; /* remembered for reclaims after grace */
+	size_t late_records; /* remembered for reclaims after grace; for tests */
 };
 
 void hf_recovery_counts(const struct hf_recovery *recovery, struct hf_recovery_counts *countsp);

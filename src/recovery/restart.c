@@ -380,7 +380,7 @@ static int find_client_of_waiter(void *user, const struct hf_store_lock *wants)
 	return r == -EINVAL ? 0 : r;
 }
 
-static int hold_restored(struct loading *loading)
+static int accept_restored(struct loading *loading)
 {
 	int r = 0;
 
@@ -556,12 +556,12 @@ int hf_restart_load(struct hf_recovery *recovery)
 	struct loading loading = { .recovery = recovery };
 	int r = load_all(&loading);
 
-	/* All that was loaded fits the key. The store takes it before the first write of this life: so far
+	/* All that was loaded fits the key. The store takes it before the first write of this epoch: so far
 	 * nothing was written, from here on everything may be. */
 	if (r == 0 && recovery->options.handle_key)
 		r = hf_store_name_key(recovery->store, recovery->options.handle_key);
 	if (r == 0 && recovery->start.continues)
-		r = hold_restored(&loading);
+		r = accept_restored(&loading);
 	else if (r == 0)
 		hf_waiting_forget(recovery);
 	if (r == 0) {

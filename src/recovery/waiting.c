@@ -10,8 +10,8 @@
  *	waiting                then: in the order in which they came
  *
  * They are queued before any call is served, and grants are paused until the server serves:
- * only then are clients called. A run that starts over deletes the stored waiters: their clients ask again
- *after they have reclaimed.
+ * only then are clients called. A run that starts over deletes the stored waiters: their
+ * clients ask again after they have reclaimed.
  */
 #include <errno.h>
 #include <stdlib.h>

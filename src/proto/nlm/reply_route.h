@@ -37,7 +37,7 @@ struct hf_nlm_route hf_nlm_route_of(struct hf_nlm_locals *locals, const struct h
 				    uint32_t export);
 void *hf_nlm_route_pack(struct hf_nlm_route route);
 struct hf_nlm_route hf_nlm_route_unpack(const void *user);
-/* As the store has it: the bytes of the route, without the share, and the range as the client wrote it. */
+/* As the store has it: the bytes of the route, without the export, and the range as the client wrote it. */
 #define HF_NLM_STORED_ROUTE 39
 size_t hf_nlm_route_encode(const struct hf_nlm_locals *locals, struct hf_nlm_route route, uint64_t offset,
 			   uint64_t len, uint8_t out[HF_NLM_STORED_ROUTE]);
