@@ -6,6 +6,9 @@
  * creation, the locks of a file by (mode, start, id), the locks of an owner by
  * (file, start). Each call searches the position in O(log n) and returns the
  * element after it. The waiters of one file are searched in O(n).
+ *
+ * hf_lock_tag_all*() visit everything at once, without a cursor: for a store that is
+ * written anew.
  */
 #include "lock/internal.h"
 

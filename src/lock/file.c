@@ -30,14 +30,6 @@ struct hf_lock_file *hf_lock_file_of(const struct hf_locks *locks, struct hf_byt
 	return hf_lock_file_find(locks, hf_lock_file_hash(locks, handle), handle);
 }
 
-struct hf_lock *hf_lock_file_from(const struct hf_lock_file *file, uint64_t pos, enum hf_lock_mode mode)
-{
-	struct hf_spot spot = hf_tree_first(&file->trees[hf_mode_index(mode)], NULL,
-					    (struct hf_range){ pos, HF_RANGE_EOF });
-
-	return hf_spot_lock(&spot);
-}
-
 void hf_lock_file_aim(const struct hf_lock_file *file, const struct hf_holding *me, struct hf_range range,
 		      struct hf_aim *aimp)
 {
@@ -104,12 +96,21 @@ void hf_lock_file_free_if_unused(struct hf_locks *locks, struct hf_lock_file *fi
 
 /* PUBLIC */
 
+/* The first lock, of any owner, that ends at @pos or behind, or NULL. */
+static struct hf_lock *first_from(const struct hf_lock_file *file, uint64_t pos, enum hf_lock_mode mode)
+{
+	struct hf_spot spot = hf_tree_first(&file->trees[hf_mode_index(mode)], NULL,
+					    (struct hf_range){ pos, HF_RANGE_EOF });
+
+	return hf_spot_lock(&spot);
+}
+
 bool hf_lock_next_locked(const struct hf_locks *locks, struct hf_bytes handle, uint64_t pos,
 			 struct hf_range *rangep, enum hf_lock_mode *modep)
 {
 	const struct hf_lock_file *file = pos <= HF_RANGE_EOF ? hf_lock_file_of(locks, handle) : NULL;
-	const struct hf_lock *exclusive = file ? hf_lock_file_from(file, pos, HF_LOCK_EXCLUSIVE) : NULL;
-	const struct hf_lock *shared = file ? hf_lock_file_from(file, pos, HF_LOCK_SHARED) : NULL;
+	const struct hf_lock *exclusive = file ? first_from(file, pos, HF_LOCK_EXCLUSIVE) : NULL;
+	const struct hf_lock *shared = file ? first_from(file, pos, HF_LOCK_SHARED) : NULL;
 
 	if (exclusive && (exclusive->start <= pos || !shared || exclusive->start <= shared->start)) {
 		*rangep = (struct hf_range){ HF_MAX(exclusive->start, pos), exclusive->end };
@@ -123,6 +124,11 @@ bool hf_lock_next_locked(const struct hf_locks *locks, struct hf_bytes handle, u
 	if (exclusive && exclusive->start <= rangep->end)
 		rangep->end = exclusive->start - 1;
 	return true;
+}
+
+bool hf_lock_is_scarce(const struct hf_locks *locks, const struct hf_lock_target *who)
+{
+	return hf_room_is_scarce(locks, hf_lock_file_of(locks, who->handle), who->oh);
 }
 
 bool hf_lock_knows_file(const struct hf_locks *locks, struct hf_bytes handle)

@@ -284,6 +284,8 @@ bool hf_room_for_oh(const struct hf_locks *locks, const struct hf_lock_client *c
 /* May an unlock split a lock in two? Up to twice the limits of locks. */
 bool hf_room_to_split(const struct hf_locks *locks, const struct hf_lock_file *file,
 		      const struct hf_lock_client *client);
+/* hf_lock_is_scarce(); @file is NULL if there is no record of it. */
+bool hf_room_is_scarce(const struct hf_locks *locks, const struct hf_lock_file *file, struct hf_bytes oh);
 
 /* owner.c: the record of an owner, and its owner handle. */
 
@@ -341,8 +343,6 @@ struct hf_lock_file *hf_lock_file_of(const struct hf_locks *locks, struct hf_byt
 struct hf_lock_file *hf_lock_file_make(struct hf_locks *locks, uint64_t hash, struct hf_bytes handle);
 /* Frees @file if no holding and no reservation refers to it. */
 void hf_lock_file_free_if_unused(struct hf_locks *locks, struct hf_lock_file *file);
-/* The first lock of @file, of any owner, that ends at @pos or behind, or NULL. */
-struct hf_lock *hf_lock_file_from(const struct hf_lock_file *file, uint64_t pos, enum hf_lock_mode mode);
 /* Prefetches what hf_lock_file_conflict_at() reads, while the caller does something else. */
 struct hf_aim {
 	struct hf_tree_leaf *leaf[2];
@@ -445,11 +445,11 @@ struct hf_hint {
 struct hf_lock *hf_holding_put(struct hf_locks *locks, struct hf_holding *holding, struct hf_range range,
 			       const struct hf_lock_attrs *attrs, const struct hf_hint *hint);
 /* The same, but the caller inserts the lock into the set of the file later. */
-/* A restored lock is held, without a reclaim. */
-void hf_holding_accept(struct hf_locks *locks, struct hf_lock *lock);
 struct hf_lock *hf_holding_put_aside(struct hf_locks *locks, struct hf_holding *holding,
 				     struct hf_range range, const struct hf_lock_attrs *attrs,
 				     struct hf_tree_leaf *hint);
+/* A restored lock is its owner's, without a reclaim. */
+void hf_holding_accept(struct hf_locks *locks, struct hf_lock *lock);
 /* Removes a lock and frees it. The caller calls hf_waiters_touch(). */
 void hf_holding_take_out(struct hf_locks *locks, struct hf_lock *lock, const struct hf_hint *hint,
 			 enum hf_lock_cause cause);

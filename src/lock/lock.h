@@ -12,7 +12,7 @@
  * acknowledged it yet. *export* is the number of the export by which an owner came to a file; it
  * is shown, but is not part of any key.
  *
- * FILES. Each file answers one question. Calls go down, or to the right in a row.
+ * FILES. Each file answers one question.
  *
  *	engine.c     the life of the engine: creation, limits, clients, counters
  *	load.c       how does a restart restore a million locks quickly?
@@ -24,7 +24,7 @@
  *	grant_end.c  how does a grant in flight end?
  *	purge.c      a client has crashed: what goes?
  *	reclaim.c    what becomes of restored locks in grace and at its end?
- *	reservation.c  reservations (called by purge.c and reclaim.c)
+ *	reservation.c  reservations
  *	-------------------------------------------------------- waiters
  *	serve.c      a lock or waiter went away: which waiters get their lock now?
  *	grant.c      what does a grant in flight change, and how is that undone?
@@ -33,14 +33,22 @@
  *	replace.c    merge and split: a request replaces what its owner holds
  *	place.c      where are the records of a target?
  *	holding.c    what does one owner have in one file?
- *	file.c       the record of a file    waiters.c  its queue
+ *	waiters.c    the queue of a file
+ *	file.c       the record of a file
  *	callback.c   every call that leaves the engine
  *	owner.c      the record of an owner
  *	-------------------------------------------------------- ground
  *	room.c       may the lock table grow?
  *	steps.c      how many steps of searches may one address cause?
- *	tree.h       sets of locks by place: which lock overlaps this range, in O(log n)
- *	record.h     the record of a lock    range.h    offset and length -> inclusive range
+ *	tree_check.c  does every invariant of a set hold? (for tests)
+ *	tree_build.c  a set from locks that are in order
+ *	tree.c       sets of locks by place: which lock overlaps this range, in O(log n)
+ *	tree_node.c  insertion and erasure in a large set
+ *	tree_sum.c   what does an inner node know of its children?
+ *	record.h     the record of a lock
+ *	range.h      offset and length -> inclusive range
+ *
+ * A file calls only files below it in this list.
  *
  * A LOCK request: acquire.c finds its place, conflicts in file.c and waiters.c, cycles
  * in deadlock.c; then replace.c takes the range, or waiters.c queues the request. An

@@ -19,7 +19,7 @@
 #include "lock/internal.h"
 #include "lock/steps.h"
 
-#define SCARCE_PART 8 /* see hf_lock_is_scarce() */
+#define SCARCE_PART 8 /* see hf_room_is_scarce() */
 
 static bool is_alone(const struct hf_locks *locks, const struct hf_lock_client *client)
 {
@@ -146,7 +146,7 @@ static bool is_file_scarce(const struct hf_locks *locks, const struct hf_lock_fi
 			file->n_reservations >= locks->limits.reservations_per_file / SCARCE_PART);
 }
 
-bool hf_lock_is_scarce(const struct hf_locks *locks, const struct hf_lock_target *who)
+bool hf_room_is_scarce(const struct hf_locks *locks, const struct hf_lock_file *file, struct hf_bytes oh)
 {
 	const struct hf_lock_limits *limits = &locks->limits;
 
@@ -154,9 +154,8 @@ bool hf_lock_is_scarce(const struct hf_locks *locks, const struct hf_lock_target
 	       locks->n.waiters + locks->n.grants >= limits->waiters / SCARCE_PART ||
 	       locks->n.reservations >= limits->reservations / SCARCE_PART ||
 	       sum(locks->bytes, locks->n.locks) >= limits->bytes / SCARCE_PART ||
-	       (hf_oh_is_long(who->oh) && locks->oh_bytes >= limits->oh_bytes / SCARCE_PART) ||
-	       is_file_scarce(locks,
-			      hf_lock_file_find(locks, hf_lock_file_hash(locks, who->handle), who->handle));
+	       (hf_oh_is_long(oh) && locks->oh_bytes >= limits->oh_bytes / SCARCE_PART) ||
+	       is_file_scarce(locks, file);
 }
 
 bool hf_room_to_split(const struct hf_locks *locks, const struct hf_lock_file *file,

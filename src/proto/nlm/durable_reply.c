@@ -292,7 +292,7 @@ static void on_gone(struct hf_rpc_delay *delay, const struct hf_rpc_connection *
 }
 
 /* The batch that takes more; NULL: both wait for the medium. The promise is made when the reply is. The
- * result of a _MSG is a call of ours, which no connection holds back. */
+ * result of a _MSG is a call of the server, which no connection delays. */
 static struct hf_nlm_batch *choose_batch(const struct hf_nlm_op *op)
 {
 	struct hf_nlm *nlm = op->nlm;

@@ -15,14 +15,15 @@
  *	renamed.c             a client that was renamed while it held locks
  *	file_access.c         which file a handle is, and may the caller lock it
  *	way.c                 may a call about an export that demands TLS come this way?
- *	trace.c               what observers, the log and the counters are told
+ *	known_handle.c        which export and file were these bytes found to be?
  *	op.c                  an operation: decoded, suspended, resumed, replied to; owner queues
+ *	trace.c               what observers, the log and the counters are told; status of an answer
  *	client_lookup.c       a client by its name and address
- *	msg.c                 the _MSG procedures: the result is a call of ours
+ *	msg.c                 the _MSG procedures: the result is a call of the server
  *	reply_route.c         how a LOCK came, and its GRANTED goes
  *	wire.c                bytes <-> arguments and results, of all versions
  *
- * Each file uses only those below it. op.h draws the stages of an operation.
+ * A file calls only files below it in this list. op.h draws the stages of an operation.
  *
  * Identity: a client is (source address, caller_name), an owner is a client and an svid. The transport, the
  * version and the cookie do not count. A client that was renamed while it held locks is still found when it

@@ -24,9 +24,10 @@
  *	replied ◄─────────────────────────────────────────────────────────────────────────────┘
  *
  * Other ends: the call makes no sense (garbage); its client died while the operation was suspended (replied
- * with DENIED_GRACE_PERIOD: its locks would belong to a process that is gone); the server stops (dropped:
- * nothing is changed after the stop was marked as clean); no memory to suspend (SYSTEM_ERR); no memory later
- * on (DENIED_NOLOCKS). A connection that breaks ends nothing: the call goes on, and its reply goes nowhere.
+ * with DENIED_GRACE_PERIOD: its locks would belong to a process that is gone; a reclaim is dropped, and its
+ * client sends it again); the server stops (dropped: nothing is changed after the stop was marked as clean);
+ * no memory to suspend (SYSTEM_ERR); no memory later on (DENIED_NOLOCKS). A connection that breaks ends
+ * nothing: the call goes on, and its reply goes nowhere.
  *
  * An operation lives on the stack until hf_nlm_op_suspend() moves it to the heap. A procedure's run function
  * consumes it: each path through it ends with a reply or with a suspension, and neither leaves the operation
@@ -41,9 +42,9 @@
  *
  * Lives. A client may be restarted while its LOCK is suspended, tell us so, and lose what it held. The LOCK
  * is then refused with DENIED_GRACE_PERIOD, so that the client asks again: some hosts say an old state number
- * all their life, and are alive. Each suspended operation has its own client, because two clients behind one
- * address may have the same svid. An operation that gives something up is served even then: the client does
- * not send it twice.
+ * all their life, and are alive. A reclaim is dropped: its client sends it again, but would not after a
+ * refusal. Each suspended operation has its own client, because two clients behind one address may have the
+ * same svid. An operation that gives something up is served even then: the client does not send it twice.
  */
 #pragma once
 

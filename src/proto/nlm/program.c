@@ -19,7 +19,8 @@ static void proc_null(void *service, struct hf_rpc_call *call)
 	hf_rpc_reply_void(call);
 }
 
-/* Results of _MSG calls: we never make any. */
+/* The server calls no TEST_MSG, LOCK_MSG, CANCEL_MSG or UNLOCK_MSG, and awaits none of their results.
+ * granted.c has GRANTED_RES. */
 static void proc_ignore(void *service, struct hf_rpc_call *call)
 {
 	hf_rpc_reply_void(call);

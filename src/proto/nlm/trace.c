@@ -1,4 +1,5 @@
-/* What observers, the log and the counters are told. */
+/* What observers, the log and the counters are told; and the status by which a client is told an answer of
+ * the lock table. */
 #include <string.h>
 
 #include "export/usage.h"
