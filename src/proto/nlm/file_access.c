@@ -21,9 +21,9 @@
 #include "vfs/fair.h"
 #include "vfs/watch.h"
 
-#define N_SETS     1024 /* a power of two */
-#define SET_SIZE   4    /* places where an answer may be */
-#define VERDICT_NS (1 * HF_NS_PER_S)
+#define N_SETS   1024 /* a power of two */
+#define SET_SIZE 4    /* places where an answer may be */
+#define RIGHT_NS (1 * HF_NS_PER_S)
 
 /* Life */
 
@@ -32,15 +32,15 @@ int hf_nlm_files_init(struct hf_nlm *nlm, const struct hf_nlm_files *files)
 	if (!files)
 		return 0;
 	nlm->files = *files;
-	nlm->verdicts = calloc((size_t)N_SETS * SET_SIZE, sizeof(*nlm->verdicts));
-	return nlm->verdicts ? hf_nlm_known_handles_init(&nlm->known_handles) : hf_trace(-ENOMEM);
+	nlm->rights = calloc((size_t)N_SETS * SET_SIZE, sizeof(*nlm->rights));
+	return nlm->rights ? hf_nlm_known_handles_init(&nlm->known_handles) : hf_trace(-ENOMEM);
 }
 
 void hf_nlm_files_deinit(struct hf_nlm *nlm)
 {
 	hf_nlm_known_handles_deinit(&nlm->known_handles);
-	free(nlm->verdicts);
-	nlm->verdicts = NULL;
+	free(nlm->rights);
+	nlm->rights = NULL;
 }
 
 /* Which export and file */
@@ -188,13 +188,13 @@ static void run_question(struct hf_question *asked)
 	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
 	int r;
 
-	if (asking->verdict.key) {
+	if (asking->right.key) {
 		if (files->watch) /* before the check: what changes after it is seen */
-			asking->verdict.watch = hf_exports_watch(files->exports, handle, files->watch);
+			asking->right.watch = hf_exports_watch(files->exports, handle, files->watch);
 		r = hf_export_check_handle(files->exports, handle, &question->peer,
 					   question->flavor == HF_RPC_AUTH_SYS ? &question->identity : NULL,
 					   question->for_writing, NULL, &file);
-		asking->verdict.stat = stat_from_check(r);
+		asking->right.stat = stat_from_check(r);
 	} else {
 		r = hf_exports_resolve(files->exports, handle, false, &export, &file);
 	}
@@ -205,15 +205,15 @@ static void run_question(struct hf_question *asked)
 
 /* Remembering */
 
-static struct hf_nlm_verdict *set_of(const struct hf_nlm *nlm, uint64_t key)
+static struct hf_nlm_right *set_of(const struct hf_nlm *nlm, uint64_t key)
 {
-	return &nlm->verdicts[key % N_SETS * SET_SIZE];
+	return &nlm->rights[key % N_SETS * SET_SIZE];
 }
 
 /* NULL: no answer to this question is remembered. */
-static const struct hf_nlm_verdict *find_verdict(const struct hf_nlm *nlm, uint64_t key)
+static const struct hf_nlm_right *find_right(const struct hf_nlm *nlm, uint64_t key)
 {
-	const struct hf_nlm_verdict *set = set_of(nlm, key);
+	const struct hf_nlm_right *set = set_of(nlm, key);
 
 	for (size_t i = 0; i < SET_SIZE; i++)
 		if (set[i].key == key)
@@ -222,19 +222,19 @@ static const struct hf_nlm_verdict *find_verdict(const struct hf_nlm *nlm, uint6
 }
 
 /* In the place of the last answer, or of the oldest one. */
-static void remember(struct hf_nlm *nlm, const struct hf_nlm_verdict *verdict)
+static void remember(struct hf_nlm *nlm, const struct hf_nlm_right *right)
 {
-	struct hf_nlm_verdict *set = set_of(nlm, verdict->key), *place = set;
+	struct hf_nlm_right *set = set_of(nlm, right->key), *place = set;
 
 	for (size_t i = 0; i < SET_SIZE; i++) {
-		if (set[i].key == verdict->key) {
+		if (set[i].key == right->key) {
 			place = &set[i];
 			break;
 		}
 		if (set[i].until < place->until)
 			place = &set[i];
 	}
-	*place = *verdict;
+	*place = *right;
 }
 
 /* The operation has its answer, whether that is remembered for others or not. */
@@ -244,16 +244,16 @@ static void on_answer(struct hf_question *asked)
 	struct hf_nlm_op *op = hf_container_of(asking, struct hf_nlm_op, asking);
 	struct hf_nlm *nlm = op->nlm;
 
-	if (asking->verdict.key && asking->verdict.stat != HF_NLM_DENIED_GRACE_PERIOD) {
-		asking->verdict.until = hf_loop_now(nlm->options.loop) + VERDICT_NS;
-		remember(nlm, &asking->verdict);
+	if (asking->right.key && asking->right.stat != HF_NLM_DENIED_GRACE_PERIOD) {
+		asking->right.until = hf_loop_now(nlm->options.loop) + RIGHT_NS;
+		remember(nlm, &asking->right);
 	}
 	/* A client that reclaims takes this status for a final no, and the lock would be lost. It sends a
 	 * call again that is not answered. */
-	if (asking->verdict.stat == HF_NLM_DENIED_GRACE_PERIOD && op->args.reclaim)
+	if (asking->right.stat == HF_NLM_DENIED_GRACE_PERIOD && op->args.reclaim)
 		op->next = hf_nlm_op_drop;
 	if (asking->opens && hf_local_adopt(nlm->files.local, op->target.handle, asking->opened) < 0)
-		asking->verdict.stat = HF_NLM_DENIED_NOLOCKS;
+		asking->right.stat = HF_NLM_DENIED_NOLOCKS;
 	hf_nlm_op_resume(op);
 }
 
@@ -267,9 +267,9 @@ static uint64_t disk_of(const struct hf_nlm_op *op)
 	return home;
 }
 
-/* @verdict: what is known of the answer so far; a key of 0 asks only for the file to be opened. */
+/* @right: what is known of the answer so far; a key of 0 asks only for the file to be opened. */
 static HF_NOINLINE enum hf_nlm_stat ask(struct hf_nlm_op *op, const struct hf_nlm_question *question,
-					struct hf_nlm_verdict verdict, bool opens)
+					struct hf_nlm_right right, bool opens)
 {
 	struct hf_addr payer = hf_rpc_call_payer(op->call);
 
@@ -280,12 +280,12 @@ static HF_NOINLINE enum hf_nlm_stat ask(struct hf_nlm_op *op, const struct hf_nl
 		return HF_NLM_LATER;
 	op->asking = (struct hf_nlm_asking){
 		.question = *question,
-		.verdict = verdict,
+		.right = right,
 		.opens = opens,
 	};
 	if (hf_fair_ask(op->nlm->files.fair, disk_of(op), &op->asking.asked, &payer, run_question,
 			on_answer) < 0) {
-		op->asking.verdict.stat = HF_NLM_DENIED_NOLOCKS;
+		op->asking.right.stat = HF_NLM_DENIED_NOLOCKS;
 		hf_nlm_op_resume(op);
 	}
 	return HF_NLM_LATER;
@@ -311,36 +311,36 @@ static void hear_changes(struct hf_nlm *nlm, const struct hf_rpc_call *call)
 	hf_watch_read(nlm->files.watch);
 }
 
-static bool is_true(struct hf_nlm *nlm, const struct hf_nlm_verdict *verdict, const struct hf_rpc_call *call)
+static bool is_true(struct hf_nlm *nlm, const struct hf_nlm_right *right, const struct hf_rpc_call *call)
 {
-	if (verdict->until <= hf_loop_now(nlm->options.loop) ||
-	    verdict->n_exports != hf_exports_count_changes(nlm->files.exports))
+	if (right->until <= hf_loop_now(nlm->options.loop) ||
+	    right->n_exports != hf_exports_count_changes(nlm->files.exports))
 		return false;
-	if (!verdict->watch)
-		return verdict->stat != HF_NLM_GRANTED_STAT;
+	if (!right->watch)
+		return right->stat != HF_NLM_GRANTED_STAT;
 	hear_changes(nlm, call);
-	return hf_watch_is_unchanged(nlm->files.watch, verdict->watch, verdict->since);
+	return hf_watch_is_unchanged(nlm->files.watch, right->watch, right->since);
 }
 
 static enum hf_nlm_stat check_right(struct hf_nlm_op *op, bool for_writing)
 {
 	struct hf_nlm *nlm = op->nlm;
 	struct hf_nlm_question question;
-	struct hf_nlm_verdict verdict = { 0 };
-	const struct hf_nlm_verdict *known;
+	struct hf_nlm_right right = { 0 };
+	const struct hf_nlm_right *known;
 	bool opens;
 
 	if (op->stage == HF_NLM_ASKING)
-		return op->asking.verdict.stat;
-	verdict.key = hash_question(nlm, op->call, op->args.handle, for_writing);
+		return op->asking.right.stat;
+	right.key = hash_question(nlm, op->call, op->args.handle, for_writing);
 	opens = needs_opening(op);
-	known = find_verdict(nlm, verdict.key);
+	known = find_right(nlm, right.key);
 	if (known && is_true(nlm, known, op->call) && (!opens || known->stat != HF_NLM_GRANTED_STAT))
 		return known->stat;
 	make_question(&question, op->call, op->args.handle, for_writing);
-	verdict.n_exports = hf_exports_count_changes(nlm->files.exports);
-	verdict.since = nlm->files.watch ? hf_watch_count(nlm->files.watch) : 0;
-	return ask(op, &question, verdict, opens);
+	right.n_exports = hf_exports_count_changes(nlm->files.exports);
+	right.since = nlm->files.watch ? hf_watch_count(nlm->files.watch) : 0;
+	return ask(op, &question, right, opens);
 }
 
 enum hf_nlm_stat hf_nlm_check_file(struct hf_nlm_op *op, bool for_writing)
@@ -388,11 +388,11 @@ enum hf_nlm_stat hf_nlm_open_file(struct hf_nlm_op *op)
 	if (hf_nlm_op_queue(op))
 		return HF_NLM_LATER;
 	if (op->stage == HF_NLM_ASKING)
-		return op->asking.verdict.stat;
+		return op->asking.right.stat;
 	if (!needs_opening(op))
 		return HF_NLM_GRANTED_STAT;
 	make_question(&question, op->call, op->args.handle, false);
-	return ask(op, &question, (struct hf_nlm_verdict){ 0 }, true);
+	return ask(op, &question, (struct hf_nlm_right){ 0 }, true);
 }
 
 /* The list of exports has changed */

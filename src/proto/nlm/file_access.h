@@ -24,7 +24,7 @@ struct hf_nlm_question {
 };
 
 /* An answer, as it is remembered for later calls. */
-struct hf_nlm_verdict {
+struct hf_nlm_right {
 	uint64_t key; /* of its question; 0: there is none */
 	uint64_t until;
 	uint64_t n_exports; /* hf_exports_count_changes() before the question was asked */
@@ -36,7 +36,7 @@ struct hf_nlm_verdict {
 struct hf_nlm_asking {
 	struct hf_question asked;
 	struct hf_nlm_question question;
-	struct hf_nlm_verdict verdict;
+	struct hf_nlm_right right;
 	bool opens; /* the file, for the kernel's locks */
 	struct hf_local_opened opened;
 };

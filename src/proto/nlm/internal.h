@@ -49,9 +49,9 @@ struct hf_nlm {
 	struct hf_nlm_locals locals;
 	struct hf_nlm_files files; /* exports is NULL: handles are opaque */
 	struct hf_nlm_known_handles known_handles;
-	struct hf_nlm_verdict *verdicts; /* remembered rights to files */
-	bool has_demands;                /* an export demands TLS, see way.c */
-	uint64_t heard_at;               /* the turn, and the caller, that changes were read for last */
+	struct hf_nlm_right *rights; /* remembered rights to files */
+	bool has_demands;            /* an export demands TLS, see way.c */
+	uint64_t heard_at;           /* the turn, and the caller, that changes were read for last */
 	const struct hf_addr *heard_for;
 	uint64_t *acts;             /* renamed.c */
 	struct hf_delays delays;    /* replies and grants that wait for the store */
