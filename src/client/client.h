@@ -50,6 +50,8 @@ struct hf_tls_peer;
 #define HF_CLIENT_TAGS     4
 #define HF_CLIENT_WAYS     2 /* transports */
 
+#define HF_CLIENT_RAISED_BY 2 /* each restart of a client raises its state number by 2 */
+
 enum hf_client_status {
 	HF_CLIENT_ACTIVE,
 	HF_CLIENT_NOTIFIED,    /* it knows of the server's restart */

@@ -257,18 +257,6 @@ static void put_host(struct hf_clients *clients, struct hf_clients_host *host)
 	free(host);
 }
 
-/* The serial only rises, so a new client is always the last. */
-static void insert_last(struct hf_clients *clients, struct hf_client *client)
-{
-	struct hf_rb_node *parent = NULL, **link = &clients->all.root;
-
-	while (*link) {
-		parent = *link;
-		link = &parent->right;
-	}
-	hf_rb_insert(&clients->all, &client->by_serial, parent, link, NULL);
-}
-
 /* Behind those of the same name: its serial is the highest. */
 static void insert_by_name(struct hf_clients *clients, struct hf_client *client)
 {
@@ -314,7 +302,7 @@ static struct hf_client *client_new(struct hf_clients *clients, const char *prot
 	hf_hashtable_insert(&clients->by_id, &client->by_id, hash_id(clients, hf_bytes_of_str(client->id)));
 	hf_hashtable_insert(&clients->by_key, &client->by_key, hash_key(clients, &client->address, name));
 	hf_list_push_back(&client->host->clients, &client->host_link);
-	insert_last(clients, client);
+	hf_rb_append(&clients->all, &client->by_serial); /* serials only rise */
 	client->name_hash = hf_host_name_hash(&options->key, name);
 	insert_by_name(clients, client);
 	clients->n++;

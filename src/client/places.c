@@ -354,19 +354,10 @@ void hf_places_sweep(struct hf_clients *clients, uint64_t limit)
 	}
 }
 
-/* The address with the most clients is the last one. NULL: none has any. */
-static const struct hf_clients_host *largest(const struct hf_clients *clients)
-{
-	struct hf_rb_node *node = clients->by_size.root;
-
-	while (node && node->right)
-		node = node->right;
-	return node ? hf_rb_entry(node, struct hf_clients_host, by_size) : NULL;
-}
-
 void hf_clients_show_limits(const struct hf_clients *clients, struct hf_limit_use uses[HF_N_LIMITS])
 {
-	const struct hf_clients_host *host = largest(clients);
+	struct hf_rb_node *largest = hf_rb_last(&clients->by_size); /* NULL: no address has any client */
+	const struct hf_clients_host *host = largest ? host_of(largest) : NULL;
 
 	uses[HF_LIMIT_CLIENTS] = (struct hf_limit_use){ .used = clients->n_registered,
 							.max = clients->options.max_registered };

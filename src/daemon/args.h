@@ -22,7 +22,7 @@ struct hf_args {
 
 #define HF_ARGS_EXIT_WRONG 2 /* the exit status for a wrong command line or configuration */
 
-enum { /* answers of hf_args_parse() */
+enum { /* answers of hf_args_init() */
 	HF_ARGS_OK = 0,
 	HF_ARGS_E_WRONG, /* @error says in one line what is wrong and what would be right */
 };

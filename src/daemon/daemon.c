@@ -478,6 +478,11 @@ static uint64_t last_contact(void *user, const struct hf_addr *peer, uint64_t no
 
 static int make_locks(struct daemon *d)
 {
+	static const enum hf_nsm_allow allows[] = {
+		[HF_CONFIG_ALLOW_MON_LOCAL] = HF_NSM_ALLOW_LOCAL,
+		[HF_CONFIG_ALLOW_MON_EXPORTS] = HF_NSM_ALLOW_EXPORTS,
+		[HF_CONFIG_ALLOW_MON_ANY] = HF_NSM_ALLOW_ANY,
+	};
 	struct hf_recovery_options options;
 	struct hf_recovery_exports exports = hf_file_service_exports(d->files);
 	struct hf_nlm_files files = hf_file_service_nlm(d->files);
@@ -514,7 +519,7 @@ static int make_locks(struct daemon *d)
 	nlm.presence = nsm.presence = d->presence;
 	nlm.send = send_datagram;
 	nlm.send_user = d;
-	nsm.allow_mon = (enum hf_nsm_allow)d->config->nsm.allow_mon;
+	nsm.allow_mon = allows[d->config->nsm.allow_mon];
 	nsm.is_export_client = hf_file_service_is_client;
 	nsm.demands_tls = hf_file_service_demands_tls;
 	nsm.user = d->files;

@@ -9,9 +9,11 @@
  *	setup.c          translates the configuration into options of other parts
  *	files.c          exports, file threads, NFS and MOUNT; export_table.c: exports by number
  *	operator.c       the API; listen.c: the sockets of RPC; crew.c: the further loops
- *	reload.c         SIGHUP
- *	state_dir.c      the state directory; ports_file.c: the ports in it
- *	process.c        user, limits and service manager; sandbox.c: capabilities and system calls
+ *	standby.c        the process while another node serves; member.c: this process as a node of a cluster
+ *	reload.c         SIGHUP; certificates.c: loads the certificates
+ *	state_dir.c      the state directory; ports_file.c: the ports in it; port_check.c: --check-ports
+ *	process.c        user and limits; sandbox.c: capabilities and system calls
+ *	manager.c        the service manager
  */
 #pragma once
 

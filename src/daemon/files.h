@@ -19,7 +19,6 @@ struct hf_file_service;
 struct hf_jobs;
 struct hf_local;
 struct hf_loop;
-struct hf_rpc_server;
 struct hf_seal_key;
 struct hf_usage;
 

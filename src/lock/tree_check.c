@@ -115,7 +115,7 @@ const char *hf_tree_check(const struct hf_tree *tree)
 		PASS_ON(check_sums(tree, tree->root, tree->height));
 	} else {
 		FAIL_UNLESS(tree->n <= (tree->few_size ? HF_TREE_FEW_MAX : 1));
-		FAIL_UNLESS(tree->few_size != 1 || tree->n <= 4);
+		FAIL_UNLESS(tree->few_size != 1 || tree->n <= HF_TREE_FEW_FIRST);
 		FAIL_UNLESS(!tree->few_size || tree->n > 1);
 		for (unsigned int i = 0; i < tree->n; i++)
 			PASS_ON(look_at_lock(tree->few_size ? tree->few[i] : tree->one, &below));

@@ -16,12 +16,6 @@
 #include "base/log.h"
 #include "recovery/internal.h"
 
-/* A message that was sent before the last reboot of the client may still arrive for so long: sm-notify gives
- * up after 15 minutes. */
-#define STRAGGLER_NS (15 * 60 * HF_NS_PER_S)
-
-#define RAISED_BY 2 /* each restart raises a state number by 2 */
-
 #define LOG_WINDOW_S  10
 #define LOG_MAX_LINES 100
 
@@ -96,15 +90,21 @@ static void note_death(struct hf_client *client)
 
 /* Everything goes */
 
-void hf_crash_clean_up(struct hf_recovery *recovery, struct hf_client *client, const char *reason)
+static void release_all(struct hf_recovery *recovery, struct hf_client *client, int32_t state,
+			const char *reason)
 {
 	struct holdings before = holdings_of(client);
 
 	note_death(client);
-	tell_crash(recovery, client, client->sm_state, reason);
+	tell_crash(recovery, client, state, reason);
 	hf_late_reclaim_forget(recovery, client);
 	hf_lock_client_purge(recovery->locks, &client->locking);
 	report(recovery, client, &before, reason);
+}
+
+void hf_crash_clean_up(struct hf_recovery *recovery, struct hf_client *client, const char *reason)
+{
+	release_all(recovery, client, client->sm_state, reason);
 	hf_phase_look(recovery);
 }
 
@@ -124,21 +124,15 @@ size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *c
 /* As far as we know the client was not restarted, so the event has no state number. */
 void hf_crash_release_silent(struct hf_recovery *recovery, struct hf_client *client, uint64_t silent_ns)
 {
-	const char *reason = "it is silent, and others wait for its locks";
-	struct holdings before = holdings_of(client);
 	char quoted[256];
 
 	hf_log_warn("a client is silent: its locks are released, because others wait for them",
 		    "client=%s silent_seconds=%llu locks=%zu",
 		    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)),
-		    (unsigned long long)(silent_ns / HF_NS_PER_S), before.n_locks);
+		    (unsigned long long)(silent_ns / HF_NS_PER_S), holdings_of(client).n_locks);
 	recovery->counts.silent_released++;
 	hf_client_set_status(client, HF_CLIENT_CRASHED);
-	note_death(client);
-	tell_crash(recovery, client, 0, reason);
-	hf_late_reclaim_forget(recovery, client);
-	hf_lock_client_purge(recovery->locks, &client->locking);
-	report(recovery, client, &before, reason);
+	release_all(recovery, client, 0, "it is silent, and others wait for its locks");
 }
 
 /* A client that could not be told of our restart. As far as we know it was not restarted itself, so the event
@@ -191,7 +185,7 @@ static void set_state(struct hf_recovery *recovery, struct hf_client *client, in
 		client->past[0] = (struct hf_client_past){
 			.state = client->sm_state,
 			.is_proven = client->is_state_proven,
-			.until = hf_loop_now(recovery->loop) + STRAGGLER_NS,
+			.until = hf_loop_now(recovery->loop) + HF_RECOVERY_NOTICE_NS,
 		};
 	}
 	if (!client->recovery->n_settling) {
@@ -340,7 +334,7 @@ void hf_crash_deinit(struct hf_recovery *recovery)
 
 static bool is_far_above(int32_t state, int32_t than)
 {
-	return (int32_t)((uint32_t)state - (uint32_t)than) > RAISED_BY;
+	return (int32_t)((uint32_t)state - (uint32_t)than) > HF_CLIENT_RAISED_BY;
 }
 
 /* A forger guessed the number: since then the client had a much lower one for sure. A statd that was started

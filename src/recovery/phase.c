@@ -64,11 +64,6 @@ static const struct {
 	[HF_PHASE_STOPPED] = { "stopped", 0 },
 };
 
-const char *hf_recovery_phase_name(enum hf_recovery_phase phase)
-{
-	return phases[phase].name;
-}
-
 enum hf_recovery_phase hf_recovery_phase(const struct hf_recovery *recovery)
 {
 	return recovery->phase.now;

@@ -62,6 +62,10 @@ enum hf_store_backend {
 #define HF_RECOVERY_MAX_PROTOCOLS 8
 #define HF_RECOVERY_MAX_ROUTE     64
 
+/* A message that was sent before the last restart of a client may still arrive for so long: sm-notify repeats
+ * a notice for 15 minutes. */
+#define HF_RECOVERY_NOTICE_NS (15 * 60 * HF_NS_PER_S)
+
 /* A protocol says how its clients come back after a restart, and when their state may go; see protocol.c. */
 struct hf_recovery_protocol {
 	const char *name; /* a constant */
@@ -199,7 +203,6 @@ enum hf_recovery_phase {
 };
 
 enum hf_recovery_phase hf_recovery_phase(const struct hf_recovery *recovery);
-const char *hf_recovery_phase_name(enum hf_recovery_phase phase);
 
 HF_DEFINE_CLEANUP(struct hf_recovery *, hf_recovery_free)
 

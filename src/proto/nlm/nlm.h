@@ -42,7 +42,6 @@
 #include "rpc/program.h"
 
 struct hf_exports;
-struct hf_jobs;
 struct hf_local;
 struct hf_loop;
 struct hf_nlm;

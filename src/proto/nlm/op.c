@@ -27,11 +27,6 @@ static struct hf_nlm_life life_begin(const struct hf_nlm_op *op)
 	};
 }
 
-static bool is_older(int32_t state, int32_t than)
-{
-	return (int32_t)((uint32_t)than - (uint32_t)state) > 0;
-}
-
 /* Where no death was counted, because the client had nothing, a newer state number tells of one. A call that
  * says a newer number itself was sent after that restart. */
 static bool has_died(const struct hf_nlm_life *life)
@@ -42,9 +37,9 @@ static bool has_died(const struct hf_nlm_life *life)
 		return false;
 	if (hf_recovery_count_deaths(client) != life->n_deaths)
 		return !life->says_another || !hf_recovery_death_state(client) ||
-		       is_older(life->state, hf_recovery_death_state(client));
+		       hf_client_is_newer(hf_recovery_death_state(client), life->state);
 	return life->state && client->sm_state != life->known_state &&
-	       is_older(life->state, client->sm_state);
+	       hf_client_is_newer(client->sm_state, life->state);
 }
 
 /* Owner queues */

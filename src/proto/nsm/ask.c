@@ -11,15 +11,12 @@
 #include "base/error.h"
 #include "proto/nsm/internal.h"
 
-#define LOCKD          100021
-#define LOCKD_VERSION  4
-#define KNOCK_AFTER_NS (100 * HF_NS_PER_MS)
+#define KNOCK_AFTER_NS (100 * HF_NS_PER_MS) /* a statd in the LAN has answered by then: no connection */
 
 /* Both known statds look the name up. This one needs no name server. */
 #define ANY_NAME "127.0.0.1"
 
 struct hf_nsm_inquiry {
-	struct hf_link link; /* of nsm->inquiries */
 	struct hf_nsm *nsm;
 	struct hf_addr host;
 	struct hf_addr local;
@@ -32,7 +29,6 @@ struct hf_nsm_inquiry {
 
 static void inquiry_free(struct hf_nsm_inquiry *inquiry)
 {
-	hf_link_remove(&inquiry->link);
 	hf_rpc_pending_cancel(inquiry->statd);
 	hf_rpc_pending_cancel(inquiry->lockd);
 	hf_nsm_knock_cancel(&inquiry->knock);
@@ -149,8 +145,8 @@ static int ask_lockd(struct hf_nsm_inquiry *inquiry)
 	struct hf_rpc_request request = {
 		.remote = inquiry->host,
 		.local = inquiry->local,
-		.program = LOCKD,
-		.version = LOCKD_VERSION,
+		.program = HF_NSM_LOCKD,
+		.version = HF_NSM_LOCKD_VERSION,
 		.path = HF_RPC_TCP_THEN_UDP,
 		.timeout_ns = nsm->options.timeout_ns,
 		.fresh_port = true,
@@ -175,7 +171,6 @@ struct hf_nsm_inquiry *hf_nsm_ask(struct hf_nsm *nsm, const struct hf_addr *host
 	inquiry->fn = fn;
 	inquiry->user = user;
 	hf_nsm_knock_init(&inquiry->knock, nsm, on_knock);
-	hf_list_push_back(&nsm->inquiries, &inquiry->link);
 	if (ask_statd(inquiry) < 0 || ask_lockd(inquiry) < 0 ||
 	    hf_nsm_knock(&inquiry->knock, &inquiry->host, &inquiry->local, KNOCK_AFTER_NS) < 0)
 		inquiry = hf_nsm_ask_cancel(inquiry);

@@ -27,7 +27,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "proto/nsm/internal.h"
 #include "rpc/probe.h"
 
@@ -333,19 +332,6 @@ static void on_facts(void *user, const struct hf_nsm_facts *facts)
 	}
 }
 
-static struct hf_addr host_of(const struct hf_rpc_call *call)
-{
-	struct hf_addr host = *hf_rpc_call_peer(call);
-
-	host.port = 0;
-	return host;
-}
-
-static uint64_t hash_host(const struct hf_nsm *nsm, const struct hf_addr *host)
-{
-	return hf_siphash(&nsm->key, host, sizeof(*host));
-}
-
 static struct exchange *find_exchange(struct hf_nsm *nsm, const struct hf_addr *host, uint64_t hash)
 {
 	hf_hash_for_each(node, &nsm->exchanges_by_host, hash) {
@@ -386,16 +372,17 @@ static void give_up_oldest(struct hf_nsm *nsm)
  * afterwards. */
 static void make_room_for(struct hf_nsm *nsm, const struct hf_rpc_call *call)
 {
-	struct hf_addr host = host_of(call);
+	struct hf_addr host = hf_nsm_host_of(call);
 
-	if (nsm->exchanges_by_host.n >= MAX_EXCHANGES && !find_exchange(nsm, &host, hash_host(nsm, &host)))
+	if (nsm->exchanges_by_host.n >= MAX_EXCHANGES &&
+	    !find_exchange(nsm, &host, hf_nsm_hash_host(nsm, &host)))
 		give_up_oldest(nsm);
 }
 
 static struct exchange *exchange_with(struct hf_nsm *nsm, struct hf_rpc_call *call)
 {
-	struct hf_addr host = host_of(call);
-	uint64_t hash = hash_host(nsm, &host);
+	struct hf_addr host = hf_nsm_host_of(call);
+	uint64_t hash = hf_nsm_hash_host(nsm, &host);
 	struct exchange *exchange = find_exchange(nsm, &host, hash);
 
 	if (exchange)

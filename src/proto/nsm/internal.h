@@ -20,6 +20,8 @@
 
 #define HF_NSM_RPCBIND         100000
 #define HF_NSM_RPCBIND_VERSION 2
+#define HF_NSM_LOCKD           100021
+#define HF_NSM_LOCKD_VERSION   4
 
 /* A source whose call was refused or ignored. It gets one log line in this time. */
 struct hf_nsm_stranger {
@@ -70,9 +72,8 @@ struct hf_nsm {
 	struct hf_nsm_witnessed *witnessed; /* in this turn */
 	size_t n_witnessed, witnessed_room;
 	struct hf_task witness_task;
-	struct hf_list inquiries; /* hosts that are being asked about themselves */
-	struct hf_list unasked;   /* clients whose hosts are yet to be asked */
-	struct hf_list sights;    /* clients whose hosts have been asked, or are being asked */
+	struct hf_list unasked; /* clients whose hosts are yet to be asked */
+	struct hf_list sights;  /* clients whose hosts have been asked, or are being asked */
 	size_t n_asking;
 	struct hf_list knocks;         /* connections to rpcbinds that are under way; the oldest first */
 	struct hf_list knocks_waiting; /* those that wait for their turn */
@@ -100,6 +101,9 @@ bool hf_nsm_is_us(const struct hf_nsm *nsm, struct hf_bytes name, const struct h
 bool hf_nsm_is_local_watch(const struct hf_nsm *nsm, const struct hf_client *client);
 /* The port in "host:port" if the host is @address; else 0. */
 uint16_t hf_nsm_port_in_name(const char *name, const struct hf_addr *address);
+struct hf_addr hf_nsm_host_of(const struct hf_rpc_call *call); /* its sender, without the port */
+uint64_t hf_nsm_hash_host(const struct hf_nsm *nsm, const struct hf_addr *host);
+
 bool hf_nsm_is_stranger_new(struct hf_nsm *nsm, const struct hf_addr *peer);
 
 #define HF_NSM_REFUSED "REFUSED" /* a result for the metrics: the caller may not make this call */
@@ -157,6 +161,12 @@ struct hf_nsm_facts {
 	bool is_lockd_known; /* rpcbind said whether there is a lock manager, and at which port */
 	bool is_answered;    /* rpcbind or statd gave any answer */
 };
+
+/* The host gave no answer. UNREACHABLE may be the answer of a router. */
+static inline bool hf_nsm_is_silence(const struct hf_rpc_result *result)
+{
+	return result->outcome == HF_RPC_OUTCOME_TIMEOUT || result->outcome == HF_RPC_OUTCOME_UNREACHABLE;
+}
 
 struct hf_nsm_inquiry;
 typedef void (*hf_nsm_facts_fn)(void *user, const struct hf_nsm_facts *facts);

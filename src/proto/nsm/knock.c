@@ -37,9 +37,7 @@ static enum hf_nsm_knock_answer answer_of(const struct hf_rpc_result *result)
 		return HF_NSM_KNOCK_REFUSED;
 	if (result->stage == HF_RPC_STAGE_REPLY)
 		return HF_NSM_KNOCK_ACCEPTED;
-	return result->outcome == HF_RPC_OUTCOME_TIMEOUT || result->outcome == HF_RPC_OUTCOME_UNREACHABLE
-		       ? HF_NSM_KNOCK_SILENT
-		       : HF_NSM_KNOCK_ACCEPTED;
+	return hf_nsm_is_silence(result) ? HF_NSM_KNOCK_SILENT : HF_NSM_KNOCK_ACCEPTED;
 }
 
 static struct hf_nsm_knock *oldest(struct hf_nsm *nsm)

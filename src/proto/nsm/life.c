@@ -12,9 +12,7 @@
 #include "base/error.h"
 #include "proto/nsm/internal.h"
 
-#define LOCKD         100021
-#define LOCKD_VERSION 4
-#define N_CALLS       4
+#define N_CALLS 4
 
 struct life {
 	struct hf_link link; /* of nsm->lives */
@@ -38,7 +36,7 @@ static void life_free(struct life *life)
 
 static bool is_answer(const struct hf_rpc_result *result)
 {
-	if (result->outcome != HF_RPC_OUTCOME_TIMEOUT && result->outcome != HF_RPC_OUTCOME_UNREACHABLE)
+	if (!hf_nsm_is_silence(result))
 		return true;
 	return result->transport == HF_RPC_TCP && result->stage == HF_RPC_STAGE_REPLY; /* it connected */
 }
@@ -67,7 +65,7 @@ static int call(struct life *life, size_t i, const struct hf_addr *host)
 		{ HF_NSM_RPCBIND, HF_NSM_RPCBIND_VERSION, HF_RPC_UDP_ONLY },
 		{ HF_NSM_RPCBIND, HF_NSM_RPCBIND_VERSION, HF_RPC_TCP_ONLY },
 		{ HF_NSM_PROGRAM, 1, HF_RPC_UDP_THEN_TCP },
-		{ LOCKD, LOCKD_VERSION, HF_RPC_UDP_THEN_TCP },
+		{ HF_NSM_LOCKD, HF_NSM_LOCKD_VERSION, HF_RPC_UDP_THEN_TCP },
 	};
 	struct hf_rpc_client *client = life->nsm->options.client;
 	struct hf_rpc_request request = {

@@ -35,14 +35,9 @@ struct hf_nsm_meeting {
 	size_t n_guests;
 };
 
-static uint64_t hash_of(const struct hf_nsm *nsm, const struct hf_addr *host)
-{
-	return hf_siphash(&nsm->key, host, sizeof(*host));
-}
-
 static struct hf_nsm_meeting *find(const struct hf_nsm *nsm, const struct hf_addr *host)
 {
-	hf_hash_for_each(node, &nsm->meetings, hash_of(nsm, host)) {
+	hf_hash_for_each(node, &nsm->meetings, hf_nsm_hash_host(nsm, host)) {
 		struct hf_nsm_meeting *meeting = hf_container_of(node, struct hf_nsm_meeting, node);
 
 		if (hf_addr_equal(&meeting->host, host))
@@ -74,8 +69,7 @@ static void end(struct hf_nsm_meeting *meeting, bool has_answered)
 static void on_reply(void *user, const struct hf_rpc_result *result)
 {
 	struct hf_nsm_meeting *meeting = user;
-	bool has_answered =
-		result->outcome != HF_RPC_OUTCOME_TIMEOUT && result->outcome != HF_RPC_OUTCOME_UNREACHABLE;
+	bool has_answered = !hf_nsm_is_silence(result);
 
 	meeting->question = NULL;
 	if (has_answered || !hf_nsm_knock_is_under_way(&meeting->knock))
@@ -125,7 +119,7 @@ static int begin(struct hf_nsm_meeting **meetingp, struct hf_nsm *nsm, const str
 	meeting->local.port = 0;
 	hf_list_init(&meeting->guests);
 	hf_nsm_knock_init(&meeting->knock, nsm, on_knock);
-	hf_hashtable_insert(&nsm->meetings, &meeting->node, hash_of(nsm, host));
+	hf_hashtable_insert(&nsm->meetings, &meeting->node, hf_nsm_hash_host(nsm, host));
 	hf_list_push_back(&nsm->meetings_by_age, &meeting->link);
 	r = ask(meeting);
 	if (r < 0) {
@@ -145,11 +139,10 @@ static void give_up_oldest(struct hf_nsm *nsm)
 
 int hf_nsm_meet(struct hf_nsm *nsm, const struct hf_rpc_call *call, struct hf_nsm_guest *guest)
 {
-	struct hf_addr host = *hf_rpc_call_peer(call);
+	struct hf_addr host = hf_nsm_host_of(call);
 	struct hf_nsm_meeting *meeting;
 	int r = 0;
 
-	host.port = 0;
 	meeting = find(nsm, &host);
 	if (meeting && meeting->n_guests >= MAX_FROM_ONE_HOST) {
 		nsm->n_guests_refused++;

@@ -1,5 +1,4 @@
 /* SM_MON, SM_UNMON and SM_UNMON_ALL: programs that want to be told of restarts. */
-#include <errno.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -120,8 +119,7 @@ static struct hf_client *find(const struct hf_nsm *nsm, struct hf_rpc_call *call
 
 /* SM_MON */
 
-static int set_details(struct hf_nsm *nsm, struct hf_client *client, struct hf_rpc_call *call,
-		       const struct hf_nsm_mon *mon)
+static int set_details(struct hf_client *client, struct hf_rpc_call *call, const struct hf_nsm_mon *mon)
 {
 	const struct hf_nsm_my_id *my_id = &mon->my_id;
 	int r = hf_client_set_callback(client, my_id->my_name, my_id->program, my_id->version,
@@ -146,7 +144,7 @@ static int do_mon(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_
 		r = hf_clients_get(clientp, nsm->clients, HF_NSM_PROTOCOL, &key.address, key.name);
 	if (r < 0)
 		return r;
-	r = set_details(nsm, *clientp, call, mon);
+	r = set_details(*clientp, call, mon);
 	if (r == 0)
 		r = hf_client_register(*clientp);
 	if (r == 0)

@@ -508,7 +508,7 @@ void hf_nsm_proc_notify(void *service, struct hf_rpc_call *call)
 		.nsm = nsm,
 		.call = call,
 		.peer = hf_rpc_call_peer(call),
-		.is_superuser = hf_rpc_client_is_superuser(nsm->options.client, call),
+		.is_superuser = hf_nsm_is_superuser(nsm, call),
 		.name = status.mon_name,
 		.state = status.state,
 	};

@@ -36,7 +36,7 @@ static void proc_simu_crash(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nsm *nsm = service;
 	const struct hf_addr *peer = hf_rpc_call_peer(call);
-	bool is_allowed = hf_rpc_client_is_superuser(nsm->options.client, call);
+	bool is_allowed = hf_nsm_is_superuser(nsm, call);
 	char text[HF_ADDR_TEXT];
 
 	if (!is_allowed)
@@ -102,7 +102,6 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 	hf_list_init(&nsm->lives);
 	hf_list_init(&nsm->lookups);
 	hf_list_init(&nsm->callbacks);
-	hf_list_init(&nsm->inquiries);
 	hf_list_init(&nsm->unasked);
 	hf_list_init(&nsm->sights);
 	hf_list_init(&nsm->exchanges);

@@ -28,7 +28,6 @@
 
 #define MAX_CLAIMS     256
 #define MAX_PER_CLIENT 4
-#define CLAIM_NS       (15 * 60 * HF_NS_PER_S)
 
 struct claim {
 	struct hf_link link;
@@ -219,7 +218,7 @@ void hf_nsm_claim(struct hf_nsm *nsm, struct hf_client *client, int32_t state)
 	claim->client = hf_client_ref(client);
 	claim->state = state;
 	claim->made_at = hf_loop_now(nsm->options.loop);
-	claim->until = claim->made_at + CLAIM_NS;
+	claim->until = claim->made_at + HF_RECOVERY_NOTICE_NS;
 	hf_list_push_back(&nsm->claims, &claim->link);
 	nsm->n_claims++;
 	tag(nsm, claim);

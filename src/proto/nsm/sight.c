@@ -20,8 +20,6 @@
  * about the call. A call that waited in a socket while the server stood still may be as old. */
 #define PROMPT_NS (2 * HF_NS_PER_S)
 
-#define RAISED_BY 2 /* each restart raises a state number by 2 */
-
 struct hf_nsm_sight {
 	struct hf_link link; /* of nsm->unasked, or of nsm->sights */
 	struct hf_nsm *nsm;
@@ -156,7 +154,7 @@ const struct hf_nsm_facts *hf_nsm_sight_facts(const struct hf_client *client)
  * 2 since that statd started. */
 bool hf_nsm_is_number_of(int32_t said_by_statd, int32_t known)
 {
-	return said_by_statd == known || said_by_statd == known - RAISED_BY;
+	return said_by_statd == known || said_by_statd == known - HF_CLIENT_RAISED_BY;
 }
 
 bool hf_nsm_sight_says(const struct hf_client *client, int32_t state)

@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "loop/timer.h"
 #include "proto/nsm/internal.h"
 

@@ -7,7 +7,6 @@
  * If too many calls wait, the server drops the one that has waited longest. A forged address
  * never answers, and a host that exists answers soon.
  */
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 

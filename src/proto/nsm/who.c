@@ -1,5 +1,4 @@
 /* Which host is meant? Names, addresses, and the kinds of registration. */
-#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
@@ -49,6 +48,19 @@ bool hf_nsm_names_match(struct hf_bytes a, struct hf_bytes b)
 	    hf_host_name_is_address(b))
 		return false;
 	return equal_but_case(hf_bytes_of(a.data, a_first), hf_bytes_of(b.data, b_first));
+}
+
+struct hf_addr hf_nsm_host_of(const struct hf_rpc_call *call)
+{
+	struct hf_addr host = *hf_rpc_call_peer(call);
+
+	host.port = 0;
+	return host;
+}
+
+uint64_t hf_nsm_hash_host(const struct hf_nsm *nsm, const struct hf_addr *host)
+{
+	return hf_siphash(&nsm->key, host, sizeof(*host));
 }
 
 uint16_t hf_nsm_port_in_name(const char *name, const struct hf_addr *address)

@@ -53,7 +53,7 @@ struct hf_nsm_my_id hf_nsm_get_my_id(struct hf_xdr_in *in);
 struct hf_nsm_mon hf_nsm_get_mon_id(struct hf_xdr_in *in);
 struct hf_nsm_mon hf_nsm_get_mon(struct hf_xdr_in *in);
 struct hf_nsm_status hf_nsm_get_stat_chge(struct hf_xdr_in *in);
-struct hf_nsm_status hf_nsm_get_status(struct hf_xdr_in *in);
+struct hf_nsm_status hf_nsm_get_status(struct hf_xdr_in *in); /* for tests: the server only sends it */
 
 /* Encoding */
 void hf_nsm_put_stat_chge(struct hf_xdr_out *out, struct hf_bytes mon_name, int32_t state);
