@@ -151,7 +151,7 @@ enum hf_nlm_stat hf_nlm_register(struct hf_nlm_op *op)
 
 	if (hf_nlm_note_port(op) != HF_NLM_GRANTED_STAT)
 		return HF_NLM_DENIED_NOLOCKS;
-	if (HF_UNLIKELY(!client->is_certain) && !hf_nsm_is_visitor(op->call))
+	if (HF_UNLIKELY(!client->is_certain) && !hf_nsm_is_foreign_datagram(op->call))
 		hf_client_confirm(client);
 	if (hf_client_is_registered(client) && hf_addr_same_host(&client->registered_local, local))
 		return HF_NLM_GRANTED_STAT;

@@ -24,7 +24,7 @@ static bool must_meet(struct hf_nlm_op *op)
 	struct hf_client *client = op->client;
 	bool is_promised = op->args.reclaim && hf_client_is_registered(client);
 
-	if (!nlm->monitor || !hf_nsm_is_visitor(op->call) || is_promised)
+	if (!nlm->monitor || !hf_nsm_is_foreign_datagram(op->call) || is_promised)
 		return false;
 	op->lacks_place = !hf_client_may_be_unmet(client);
 	return op->lacks_place || hf_lock_is_scarce(nlm->locks, &op->target);

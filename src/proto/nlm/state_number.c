@@ -141,7 +141,7 @@ enum hf_nlm_stat hf_nlm_note_number(struct hf_nlm_op *op)
 	if (HF_UNLIKELY(client->is_secured) && state != hf_client_life_state(client) && op->nlm->monitor &&
 	    !hf_nsm_has_proof(op->nlm->monitor, op->call, client))
 		return HF_NLM_GRANTED_STAT;
-	if (!hf_nsm_is_for_sure(op->call)) {
+	if (!hf_nsm_is_from_lock_manager(op->call)) {
 		/* Most often the number is the known one, and is noted already. */
 		if (HF_LIKELY(state == client->sm_state && state == client->lock_state))
 			return HF_NLM_GRANTED_STAT;

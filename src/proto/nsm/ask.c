@@ -55,7 +55,7 @@ static void end(struct hf_nsm_inquiry *inquiry)
 /* Without a statd the lock manager's port decides nothing. */
 static void end_if_all_is_said(struct hf_nsm_inquiry *inquiry)
 {
-	if (!inquiry->statd && (!inquiry->lockd || inquiry->facts.word != HF_NSM_SPEAKS))
+	if (!inquiry->statd && (!inquiry->lockd || inquiry->facts.statd != HF_NSM_STATD_ANSWERS))
 		end(inquiry);
 }
 
@@ -66,7 +66,7 @@ static void take_number(struct hf_nsm_facts *facts, const struct hf_rpc_result *
 
 	if (!hf_xdr_in_is_ok(result->results) || res != HF_NSM_SUCC)
 		return;
-	facts->word = HF_NSM_SPEAKS;
+	facts->statd = HF_NSM_STATD_ANSWERS;
 	facts->state = state;
 	facts->statd_port = result->remote.port;
 }
@@ -78,10 +78,7 @@ static void on_statd(void *user, const struct hf_rpc_result *result)
 
 	inquiry->statd = NULL;
 	hf_nsm_knock_cancel(&inquiry->knock);
-	facts->word =
-		result->outcome == HF_RPC_OUTCOME_TIMEOUT || result->outcome == HF_RPC_OUTCOME_UNREACHABLE
-			? HF_NSM_SILENT
-			: HF_NSM_ABSENT;
+	facts->statd = hf_nsm_is_silence(result) ? HF_NSM_STATD_SILENT : HF_NSM_STATD_ABSENT;
 	facts->is_answered =
 		result->outcome == HF_RPC_OUTCOME_OK || result->outcome == HF_RPC_OUTCOME_NOT_REGISTERED;
 	if (result->outcome == HF_RPC_OUTCOME_OK)
@@ -106,7 +103,7 @@ static void on_knock(struct hf_nsm_knock *knock, enum hf_nsm_knock_answer answer
 
 	if (answer != HF_NSM_KNOCK_REFUSED)
 		return;
-	inquiry->facts.word = HF_NSM_ABSENT;
+	inquiry->facts.statd = HF_NSM_STATD_ABSENT;
 	end(inquiry);
 }
 

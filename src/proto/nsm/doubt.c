@@ -86,12 +86,12 @@ static bool says_new(const struct hf_nsm_doubt *doubt)
 
 /* The host gives this number now, and gave another one before; and it is the client's host, not another one
  * behind its address. */
-static bool has_word(const struct hf_nsm_doubt *doubt)
+static bool is_confirmed_by_statd(const struct hf_nsm_doubt *doubt)
 {
 	const struct hf_nsm_facts *before = hf_nsm_sight_facts(doubt->client);
 
 	return before && !hf_nsm_sight_is_of_another(doubt->client) && doubt->state &&
-	       doubt->facts.word == HF_NSM_SPEAKS && doubt->facts.state == doubt->state &&
+	       doubt->facts.statd == HF_NSM_STATD_ANSWERS && doubt->facts.state == doubt->state &&
 	       before->state != doubt->state;
 }
 
@@ -177,32 +177,37 @@ static bool is_outdated(const struct hf_nsm_doubt *doubt)
 	return hf_recovery_count_deaths(doubt->client) != doubt->n_deaths;
 }
 
-static enum hf_nsm_verdict judge_words(const struct hf_nsm_doubt *doubt)
+/* False: the answer does not decide, because the statd gives another number. An outdated doubt is always
+ * decided here. */
+static bool judge_answer(const struct hf_nsm_doubt *doubt, enum hf_nsm_verdict *verdictp)
 {
 	const struct hf_client *client = doubt->client;
 
+	*verdictp = HF_NSM_BELIEVED;
 	if (doubt->was_news && !hf_recovery_is_news(doubt->nsm->options.recovery, client, doubt->state))
-		return HF_NSM_BELIEVED; /* the host itself has told of it meanwhile */
-	if (is_outdated(doubt))
-		return says_new(doubt) ? HF_NSM_BELIEVED : HF_NSM_UNSURE;
-	if (doubt->facts.word != HF_NSM_SPEAKS || hf_nsm_sight_is_of_another(client) || says_new(doubt))
-		return HF_NSM_BELIEVED;
-	return HF_NSM_UNDECIDED;
+		return true; /* the host itself has told of it meanwhile */
+	if (is_outdated(doubt)) {
+		if (!says_new(doubt))
+			*verdictp = HF_NSM_UNSURE;
+		return true;
+	}
+	return doubt->facts.statd != HF_NSM_STATD_ANSWERS || hf_nsm_sight_is_of_another(client) ||
+	       says_new(doubt);
 }
 
 /* What the verdicts for the notices of one doubt depend on, beside its own. */
 struct evidence {
-	enum hf_nsm_word word;
-	bool is_said;   /* the statd gives the number */
-	bool is_word;   /* has_word() */
-	bool can_tell;  /* something tells which number the statd gave before */
-	bool is_untold; /* the notice is believed only for lack of a denial */
+	enum hf_nsm_statd statd;
+	bool is_said;      /* the statd gives the number */
+	bool is_confirmed; /* is_confirmed_by_statd() */
+	bool can_tell;     /* something tells which number the statd gave before */
+	bool is_untold;    /* the notice is believed only for lack of a denial */
 };
 
 static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf_nsm_verdict verdict,
 				       const struct evidence *evidence)
 {
-	if (asker->wants_word && !evidence->is_word)
+	if (asker->wants_confirmation && !evidence->is_confirmed)
 		return HF_NSM_DENIED;
 	if (verdict != HF_NSM_BELIEVED)
 		return verdict;
@@ -210,8 +215,8 @@ static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf
 		return HF_NSM_UNSURE;
 	if (!asker->is_copy)
 		return verdict;
-	if (evidence->word != HF_NSM_SPEAKS)
-		return evidence->word == HF_NSM_SILENT ? HF_NSM_UNSURE : HF_NSM_DENIED;
+	if (evidence->statd != HF_NSM_STATD_ANSWERS)
+		return evidence->statd == HF_NSM_STATD_SILENT ? HF_NSM_UNSURE : HF_NSM_DENIED;
 	/* Nothing tells which number the statd gave when the first copy came. A copy is more likely than a
 	 * forger that guessed the number; the next LOCK with the new number would show that. If an older
 	 * number is proven, a forger guessed: the host came to this one after the first copy. If the client
@@ -243,9 +248,9 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	struct hf_list askers = HF_LIST_INIT(askers);
 	bool is_told = says_new(doubt) || hf_client_has_nothing(client);
 	struct evidence evidence = {
-		.word = doubt->facts.word,
-		.is_said = doubt->facts.word == HF_NSM_SPEAKS && doubt->facts.state == state,
-		.is_word = has_word(doubt),
+		.statd = doubt->facts.statd,
+		.is_said = doubt->facts.statd == HF_NSM_STATD_ANSWERS && doubt->facts.state == state,
+		.is_confirmed = is_confirmed_by_statd(doubt),
 		.can_tell = hf_nsm_sight_facts(client) || is_told,
 		.is_untold = doubt->is_untold && !is_told,
 	};
@@ -282,7 +287,8 @@ static void on_pulse(void *user, enum hf_rpc_pulse pulse)
 
 	doubt->probe = NULL;
 	if (is_outdated(doubt)) {
-		decide(doubt, judge_words(doubt));
+		judge_answer(doubt, &verdict);
+		decide(doubt, verdict);
 		return;
 	}
 	/* A killed program resets a connection of its own while its host lives on. But then the lock manager
@@ -296,14 +302,15 @@ static void go_on(struct hf_nsm_doubt *doubt, const struct hf_nsm_facts *facts)
 {
 	uint64_t now = hf_loop_now(doubt->nsm->options.loop);
 	enum hf_nsm_verdict verdict;
+	bool is_decided;
 
 	doubt->facts = *facts;
-	verdict = judge_words(doubt);
-	if (verdict == HF_NSM_UNDECIDED && doubt->deadline > now)
+	is_decided = judge_answer(doubt, &verdict);
+	if (!is_decided && doubt->deadline > now)
 		doubt->probe = hf_rpc_probe_start(doubt->call, doubt->client->link, doubt->deadline - now,
 						  on_pulse, doubt);
 	if (!doubt->probe)
-		decide(doubt, verdict == HF_NSM_UNDECIDED ? judge_ports(doubt) : verdict);
+		decide(doubt, is_decided ? verdict : judge_ports(doubt));
 }
 
 /* Exchanges */

@@ -76,9 +76,9 @@ struct hf_nsm {
 	struct hf_list sights;  /* clients whose hosts have been asked, or are being asked */
 	size_t n_asking;
 	struct hf_list knocks;         /* connections to rpcbinds that are under way; the oldest first */
-	struct hf_list knocks_waiting; /* those that wait for their turn */
+	struct hf_list knocks_waiting; /* those that wait to begin */
 	size_t n_knocking;             /* under way */
-	struct hf_timer knock_timer;   /* until the next one has its turn */
+	struct hf_timer knock_timer;   /* until the next one may begin */
 	struct hf_list exchanges; /* addresses that are asked whether a notice is true; the oldest first */
 	struct hf_hashtable exchanges_by_host;
 	struct hf_hashtable doubts_by_client;
@@ -138,7 +138,7 @@ extern const struct hf_recovery_teller hf_nsm_teller;
 void hf_nsm_tellings_deinit(struct hf_nsm *nsm);
 
 /* Looking for a sign of life of a client's host (life.c) */
-extern const struct hf_recovery_asker hf_nsm_asker;
+extern const struct hf_recovery_asker hf_nsm_life_asker;
 void hf_nsm_lives_deinit(struct hf_nsm *nsm);
 
 /* Telling a lock manager of this host that a peer was restarted (callback.c) */
@@ -147,19 +147,19 @@ void hf_nsm_callbacks_forget(struct hf_nsm *nsm, struct hf_client *client); /* i
 void hf_nsm_callbacks_deinit(struct hf_nsm *nsm);
 
 /* Asking a host about itself (ask.c) */
-enum hf_nsm_word {
-	HF_NSM_SILENT, /* no answer in time, or not asked yet */
-	HF_NSM_ABSENT, /* there is no statd, or it gives no number */
-	HF_NSM_SPEAKS,
+enum hf_nsm_statd {
+	HF_NSM_STATD_SILENT, /* no answer in time, or not asked yet */
+	HF_NSM_STATD_ABSENT, /* there is no statd, or it gives no number */
+	HF_NSM_STATD_ANSWERS,
 };
 
 struct hf_nsm_facts {
-	enum hf_nsm_word word;
-	int32_t state;       /* if it speaks: its state number */
-	uint16_t statd_port; /* if it speaks */
+	enum hf_nsm_statd statd;
+	int32_t state;       /* if it answers: its state number */
+	uint16_t statd_port; /* if it answers */
 	uint16_t lockd_port; /* 0: the host has no lock manager; see is_lockd_known */
 	bool is_lockd_known; /* rpcbind said whether there is a lock manager, and at which port */
-	bool is_answered;    /* rpcbind or statd gave any answer */
+	bool is_answered;    /* statd answered SM_STAT, or rpcbind said that there is no statd */
 };
 
 /* The host gave no answer. UNREACHABLE may be the answer of a router. */
@@ -178,7 +178,7 @@ bool hf_nsm_ask_is_answered(const struct hf_nsm_inquiry *inquiry);        /* at 
 
 /* Connecting to a host's rpcbind (knock.c). Embedded in what waits for the answer. */
 enum hf_nsm_knock_answer {
-	HF_NSM_KNOCK_SILENT, /* no answer in time, or another knock had its turn */
+	HF_NSM_KNOCK_SILENT, /* no answer in time, or it gave way to another knock */
 	HF_NSM_KNOCK_ACCEPTED,
 	HF_NSM_KNOCK_REFUSED,
 };
@@ -187,7 +187,7 @@ struct hf_nsm_knock;
 typedef void (*hf_nsm_knock_fn)(struct hf_nsm_knock *knock, enum hf_nsm_knock_answer answer);
 struct hf_nsm_knock {
 	struct hf_link link;   /* of nsm->knocks or nsm->knocks_waiting */
-	struct hf_timer timer; /* until it may have its turn */
+	struct hf_timer timer; /* until it may begin */
 	struct hf_nsm *nsm;
 	struct hf_addr host, local;
 	struct hf_rpc_pending *pending; /* NULL: not under way */
@@ -198,7 +198,7 @@ struct hf_nsm_knock {
 void hf_nsm_knocks_init(struct hf_nsm *nsm);
 void hf_nsm_knocks_deinit(struct hf_nsm *nsm); /* when no knock is left */
 void hf_nsm_knock_init(struct hf_nsm_knock *knock, struct hf_nsm *nsm, hf_nsm_knock_fn fn);
-/* Connects after @after_ns, when it is its turn. The knock's function is called at most once, later. */
+/* Connects after @after_ns, as soon as there is room. The knock's function is called at most once, later. */
 int hf_nsm_knock(struct hf_nsm_knock *knock, const struct hf_addr *host, const struct hf_addr *local,
 		 uint64_t after_ns);
 bool hf_nsm_knock_is_under_way(const struct hf_nsm_knock *knock);

@@ -5,14 +5,14 @@
  *
  * A connection to an address without a host lasts until its time is over, and has a socket. A
  * forger can name any number of such addresses. So the server has at most MAX_UNDER_WAY knocks
- * under way, for all purposes together, and the others wait. A knock that has had TURN_NS
- * without an answer gives way to one that waits. The newest one is next: if more come than the
- * server can serve, the older ones would be given up soon after their turn has come.
+ * under way, for all purposes together, and the others wait to begin. A knock that has had
+ * LEAST_NS without an answer gives way to one that waits. The newest one is next: if more come
+ * than the server can serve, the older ones would be given up soon after they have begun.
  */
 #include "proto/nsm/internal.h"
 
-#define MAX_UNDER_WAY 64
-#define TURN_NS       (50 * HF_NS_PER_MS)
+#define MAX_UNDER_WAY 64 /* each has a descriptor */
+#define LEAST_NS      (50 * HF_NS_PER_MS)
 
 static void end_quietly(struct hf_nsm_knock *knock)
 {
@@ -45,7 +45,7 @@ static struct hf_nsm_knock *oldest(struct hf_nsm *nsm)
 	return hf_list_entry(hf_list_first(&nsm->knocks), struct hf_nsm_knock, link);
 }
 
-/* Later in this turn, or when the oldest knock has had its time. */
+/* Later in this turn of the loop, or when the oldest knock has had its time. */
 static void serve_later(struct hf_nsm *nsm)
 {
 	uint64_t now = hf_loop_now(nsm->options.loop), due = now;
@@ -53,7 +53,7 @@ static void serve_later(struct hf_nsm *nsm)
 	if (hf_list_is_empty(&nsm->knocks_waiting))
 		return;
 	if (nsm->n_knocking >= MAX_UNDER_WAY)
-		due = oldest(nsm)->began + TURN_NS;
+		due = oldest(nsm)->began + LEAST_NS;
 	(void)hf_timer_start(&nsm->knock_timer, due > now ? due - now : 0);
 }
 
@@ -96,7 +96,7 @@ static bool make_room(struct hf_nsm *nsm)
 {
 	if (nsm->n_knocking < MAX_UNDER_WAY)
 		return true;
-	if (hf_loop_now(nsm->options.loop) - oldest(nsm)->began < TURN_NS)
+	if (hf_loop_now(nsm->options.loop) - oldest(nsm)->began < LEAST_NS)
 		return false;
 	end(oldest(nsm), HF_NSM_KNOCK_SILENT);
 	return true;

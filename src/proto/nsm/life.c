@@ -115,7 +115,7 @@ static uint64_t last_contact(void *user, const struct hf_client *client, uint64_
 	return options->last_contact(options->contact_user, &client->address, now);
 }
 
-const struct hf_recovery_asker hf_nsm_asker = { .ask = ask, .last_contact = last_contact };
+const struct hf_recovery_asker hf_nsm_life_asker = { .ask = ask, .last_contact = last_contact };
 
 void hf_nsm_lives_deinit(struct hf_nsm *nsm)
 {

@@ -49,7 +49,7 @@ static bool may_register(struct hf_nsm *nsm, struct hf_rpc_call *call)
 }
 
 /* A datagram whose address has not answered; see visit.c. */
-static bool may_be_forged(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered)
+static bool is_refused_unanswered(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered)
 {
 	if (!has_answered) {
 		note_refused(call);
@@ -105,10 +105,11 @@ static struct hf_client *find(const struct hf_nsm *nsm, struct hf_rpc_call *call
 			      struct hf_bytes mon_name)
 {
 	struct hf_client *client = hf_clients_find(nsm->clients, HF_NSM_PROTOCOL, &key->address, key->name);
-	bool is_his = client && is_of_this_host(client) == hf_addr_is_loopback(hf_rpc_call_peer(call));
+	/* both of this host, or both of the network */
+	bool is_same_side = client && is_of_this_host(client) == hf_addr_is_loopback(hf_rpc_call_peer(call));
 	int n;
 
-	if (!client || (is_his && (watches(client, mon_name) || !hf_addr_is_loopback(&key->address))))
+	if (!client || (is_same_side && (watches(client, mon_name) || !hf_addr_is_loopback(&key->address))))
 		return client;
 	hf_client_unref(client);
 	n = snprintf(key->both, sizeof(key->both), "%.*s@%.*s", (int)key->name.len,
@@ -163,7 +164,7 @@ static void serve_mon(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_ans
 	struct hf_nsm_mon mon = hf_nsm_get_mon(hf_rpc_call_args(call));
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 
-	if (!may_be_forged(nsm, call, has_answered) && do_mon(nsm, call, &mon, &client) == 0)
+	if (!is_refused_unanswered(nsm, call, has_answered) && do_mon(nsm, call, &mon, &client) == 0)
 		hf_nsm_reply_when_durable(nsm, call, client, HF_NSM_ANSWER_STAT_RES);
 	else
 		hf_nsm_reply_stat_res(nsm, call, HF_NSM_FAIL);
@@ -173,7 +174,7 @@ static void serve_mon(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_ans
 static void serve_when_met(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_nsm_my_id *my_id,
 			   void (*serve)(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered))
 {
-	if (hf_nsm_is_visitor(call)) {
+	if (hf_nsm_is_foreign_datagram(call)) {
 		hf_nsm_visit(nsm, call, my_id, serve);
 	} else {
 		hf_rpc_call_rewind(call);
@@ -210,7 +211,7 @@ static void serve_unmon(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_a
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 	struct key key;
 
-	if (!may_be_forged(nsm, call, has_answered)) {
+	if (!is_refused_unanswered(nsm, call, has_answered)) {
 		set_key(nsm, call, &mon, &key);
 		client = find(nsm, call, &key, mon.mon_name);
 		if (client && watches(client, mon.mon_name))
@@ -276,7 +277,7 @@ static void serve_unmon_all(struct hf_nsm *nsm, struct hf_rpc_call *call, bool h
 	struct hf_nsm_my_id my_id = hf_nsm_get_my_id(hf_rpc_call_args(call));
 	hf_cleanup(hf_client_unrefp) struct hf_client *last = NULL;
 
-	if (!may_be_forged(nsm, call, has_answered))
+	if (!is_refused_unanswered(nsm, call, has_answered))
 		last = unmon_all(nsm, hf_rpc_call_peer(call), my_id.my_name);
 	hf_nsm_reply_when_durable(nsm, call, last, HF_NSM_ANSWER_STATE);
 }

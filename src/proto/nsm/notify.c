@@ -183,7 +183,7 @@ static void suspect(struct notice *notice, struct hf_client *client, bool is_nam
 	}
 	suspect->client = hf_client_ref(client);
 	/* The name is not the client's. It may be that of another host behind the same address. */
-	suspect->asker.wants_word = !is_named;
+	suspect->asker.wants_confirmation = !is_named;
 	suspect->asker.is_copy = was_early(notice) || is_copy(notice, client);
 	suspect->asker.is_unproven = !hf_nsm_has_proof(notice->nsm, notice->call, client);
 	hf_list_push_back(&notice->suspects, &suspect->link);

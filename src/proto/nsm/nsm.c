@@ -88,7 +88,7 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 {
 	hf_cleanup(hf_nsm_freep) struct hf_nsm *nsm = calloc(1, sizeof(*nsm));
 	struct hf_recovery_teller teller = hf_nsm_teller;
-	struct hf_recovery_asker asker = hf_nsm_asker;
+	struct hf_recovery_asker asker = hf_nsm_life_asker;
 	int r;
 
 	if (!nsm)

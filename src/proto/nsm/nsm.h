@@ -107,12 +107,14 @@ struct hf_client;
 struct hf_rpc_call;
 enum hf_nsm_verdict {
 	HF_NSM_BELIEVED,
-	HF_NSM_DENIED,    /* the host was not restarted since the client took its locks */
-	HF_NSM_UNSURE,    /* the host may have been restarted or not: leave the call unanswered */
-	HF_NSM_UNDECIDED, /* inside doubt.c only */
+	/* Answered, and nothing is released: the host was not restarted since the client took its locks, or
+	 * the notice is a copy, or has another name. */
+	HF_NSM_DENIED,
+	HF_NSM_UNSURE, /* the host may have been restarted or not: leave the call unanswered */
 };
 struct hf_nsm_asker {
-	bool wants_word;  /* believe it only if the host gives this number, and gave another one before */
+	bool wants_confirmation; /* believe it only if the statd gives this number, and gave another one
+				    before */
 	bool is_copy;     /* the notice may be a copy: believe it by the host's answer, not by its silence */
 	bool is_unproven; /* the host has not shown the client's key: believe it only if its statd gives this
 			     number */
@@ -126,7 +128,9 @@ bool hf_nsm_is_trusted(struct hf_nsm *nsm, struct hf_rpc_call *call, const struc
 bool hf_nsm_is_superuser(struct hf_nsm *nsm, struct hf_rpc_call *call); /* of this host */
 /* The client's lock manager made the call: it came over a connection from a reserved port, which no user of
  * the client's host and no forger has. */
-bool hf_nsm_is_for_sure(const struct hf_rpc_call *call);
+bool hf_nsm_is_from_lock_manager(const struct hf_rpc_call *call);
+/* The call came over UDP from another host: its sender may be forged. */
+bool hf_nsm_is_foreign_datagram(const struct hf_rpc_call *call);
 int hf_nsm_doubt(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client *client, int32_t state,
 		 struct hf_nsm_asker *asker);
 /*
@@ -160,7 +164,5 @@ struct hf_nsm_guest {
 	struct hf_nsm_meeting *meeting; /* NULL: it waits for nothing */
 	void (*fn)(struct hf_nsm_guest *guest, bool has_answered);
 };
-/* The call came over UDP from another host: its sender may be forged. */
-bool hf_nsm_is_visitor(const struct hf_rpc_call *call);
 int hf_nsm_meet(struct hf_nsm *nsm, const struct hf_rpc_call *call, struct hf_nsm_guest *guest);
 void hf_nsm_guest_leave(struct hf_nsm_guest *guest); /* the guest waits no longer, and is told nothing */

@@ -26,9 +26,9 @@ struct hf_nsm_sight {
 	struct hf_client *client;       /* no reference: the sight ends with the registration */
 	struct hf_nsm_inquiry *inquiry; /* NULL: not under way */
 	struct hf_nsm_facts facts;
-	int32_t said;                /* the state number in the client's call */
-	bool is_said_for_sure;       /* the call came over TCP */
-	uint64_t asked_at, again_at; /* monotonic ns */
+	int32_t said;                 /* the state number in the client's call */
+	bool is_said_by_lock_manager; /* the call came over TCP from a reserved port, see trust.c */
+	uint64_t asked_at, again_at;  /* monotonic ns */
 };
 
 static void ask_some(struct hf_nsm *nsm);
@@ -104,8 +104,8 @@ static struct hf_nsm_sight *sight_of(struct hf_nsm *nsm, struct hf_client *clien
 	return sight;
 }
 
-/* @is_for_sure: @said came over TCP. */
-static void look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said, bool is_for_sure)
+/* @is_by_lock_manager: @said came over TCP from a reserved port. */
+static void look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said, bool is_by_lock_manager)
 {
 	uint64_t now = hf_loop_now(nsm->options.loop);
 	struct hf_nsm_sight *sight = client->sight;
@@ -118,7 +118,7 @@ static void look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said, 
 	stop(sight);
 	sight->facts = (struct hf_nsm_facts){ 0 };
 	sight->said = said;
-	sight->is_said_for_sure = is_for_sure;
+	sight->is_said_by_lock_manager = is_by_lock_manager;
 	sight->again_at = now + AGAIN_NS;
 	hf_link_remove(&sight->link);
 	hf_list_push_back(&nsm->unasked, &sight->link);
@@ -147,7 +147,7 @@ const struct hf_nsm_facts *hf_nsm_sight_facts(const struct hf_client *client)
 {
 	const struct hf_nsm_sight *sight = client->sight;
 
-	return sight && sight->facts.word == HF_NSM_SPEAKS ? &sight->facts : NULL;
+	return sight && sight->facts.statd == HF_NSM_STATD_ANSWERS ? &sight->facts : NULL;
 }
 
 /* A Linux client puts into its locks the number that its statd gives. sm-notify may have raised the number by
@@ -177,8 +177,8 @@ bool hf_nsm_sight_is_of_another(const struct hf_client *client)
 	const struct hf_nsm_sight *sight = client->sight;
 
 	return facts &&
-	       differs(facts,
-		       sight->said && sight->is_said_for_sure ? sight->said : hf_client_proven_state(client));
+	       differs(facts, sight->said && sight->is_said_by_lock_manager ? sight->said
+									    : hf_client_proven_state(client));
 }
 
 bool hf_nsm_sight_may_be_of_another(const struct hf_client *client)
@@ -197,7 +197,7 @@ void hf_nsm_client_begins(struct hf_nsm *nsm, struct hf_client *client, struct h
 		client->link = hf_rpc_call_link(call);
 	if (hf_client_is_registered(client) && hf_rpc_call_age(call) < PROMPT_NS &&
 	    !hf_loop_stood_still_lately(nsm->options.loop, PROMPT_NS))
-		look_at(nsm, client, said, hf_nsm_is_for_sure(call));
+		look_at(nsm, client, said, hf_nsm_is_from_lock_manager(call));
 }
 
 void hf_nsm_sights_deinit(struct hf_nsm *nsm)

@@ -9,7 +9,7 @@ bool hf_nsm_is_superuser(struct hf_nsm *nsm, struct hf_rpc_call *call)
 	return hf_rpc_client_is_superuser(nsm->options.client, call);
 }
 
-bool hf_nsm_is_for_sure(const struct hf_rpc_call *call)
+bool hf_nsm_is_from_lock_manager(const struct hf_rpc_call *call)
 {
 	return hf_rpc_call_transport(call) == HF_RPC_TCP && hf_addr_has_reserved_port(hf_rpc_call_peer(call));
 }
@@ -22,4 +22,9 @@ bool hf_nsm_is_trusted(struct hf_nsm *nsm, struct hf_rpc_call *call, const struc
 		return true;
 	return hf_rpc_call_transport(call) == HF_RPC_TCP &&
 	       (!client->is_privileged || hf_addr_has_reserved_port(peer));
+}
+
+bool hf_nsm_is_foreign_datagram(const struct hf_rpc_call *call)
+{
+	return hf_rpc_call_transport(call) == HF_RPC_UDP && !hf_addr_is_loopback(hf_rpc_call_peer(call));
 }

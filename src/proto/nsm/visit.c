@@ -29,11 +29,6 @@ struct visitor {
 	void (*serve)(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered);
 };
 
-bool hf_nsm_is_visitor(const struct hf_rpc_call *call)
-{
-	return hf_rpc_call_transport(call) == HF_RPC_UDP && !hf_addr_is_loopback(hf_rpc_call_peer(call));
-}
-
 static void visitor_free(struct visitor *visitor)
 {
 	hf_link_remove(&visitor->link);
