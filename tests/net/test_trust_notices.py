@@ -30,6 +30,7 @@ from until import lapse
 TCP_REPAIR = 19
 FIXED = 4045  # below the ports that a system chooses
 DENIED = "a notice of a restart is denied"
+UNSURE = "a notice of a restart is not believed yet"
 FREED = "client crashed, locks released"
 AT_ONCE = 2.5  # seconds, on a machine that is four times slower under a sanitizer; the look at a silent host takes more
 
@@ -277,6 +278,15 @@ class Notices(Asked):
         self.a.notify(7, reserved=True)
         self.assert_free(lock)
         self.assertLess(time.monotonic() - began, LOOK + AT_ONCE)
+
+    def test_log_of_a_silent_host_claims_no_number(self):
+        """A notice that may be a copy needs the host's answer. A silent host has given no other number."""
+        self.a.deaf = True
+        lock = self.hold(self.a, state=7, transport="udp")
+        self.send(self.a, notice(self.a.name, 7), reserved=True)
+        self.until(lambda: self.log.count(UNSURE), "the notice is not believed", passes=lambda n: n == 1)
+        self.assertIn("the host that it names has not confirmed it", self.log)
+        self.assert_held(lock, by=lock.svid)
 
     def test_h3_no_statd(self):
         lock = self.hold(self.a)

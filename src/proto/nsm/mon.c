@@ -44,7 +44,7 @@ static bool may_register(struct hf_nsm *nsm, struct hf_rpc_call *call)
 	if (is_allowed(nsm, hf_rpc_call_peer(call)))
 		return true;
 	note_refused(call);
-	log_refusal(nsm, call, "a registration by SM_MON is refused: nsm.allow_mon does not allow it");
+	log_refusal(nsm, call, "a call of SM_MON or SM_UNMON is refused: nsm.allow_mon does not allow it");
 	return false;
 }
 
@@ -53,9 +53,10 @@ static bool is_refused_unanswered(struct hf_nsm *nsm, struct hf_rpc_call *call, 
 {
 	if (!has_answered) {
 		note_refused(call);
-		log_refusal(nsm, call,
-			    "a registration by SM_MON over UDP is refused: its host has not shown a port for "
-			    "the call-back; a registration over TCP needs none");
+		log_refusal(
+			nsm, call,
+			"a call of SM_MON or SM_UNMON over UDP is refused: its host has not shown a port for "
+			"the call-back; a call over TCP needs none");
 	}
 	return !has_answered;
 }

@@ -364,9 +364,10 @@ void hf_nsm_note_denied(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_
 		hf_log_warn("a notice of a restart is ignored: the host that it names has not been restarted",
 			    "peer=%s name=%s state=%d", text, quoted, state);
 	else
-		hf_log_warn("a notice of a restart is not believed yet: the host that it names gives another "
-			    "state number; if it was restarted, delete the client",
-			    "peer=%s name=%s state=%d", text, quoted, state);
+		hf_log_warn(
+			"a notice of a restart is not believed yet: the host that it names has not confirmed "
+			"it, and its sender repeats it; if that host was restarted, delete the client",
+			"peer=%s name=%s state=%d", text, quoted, state);
 }
 
 /* Finds the clients. Believes the notice where no check is needed. */
