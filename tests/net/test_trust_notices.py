@@ -288,6 +288,22 @@ class Notices(Asked):
         self.assertIn("the host that it names has not confirmed it", self.log)
         self.assert_held(lock, by=lock.svid)
 
+    def test_notice_under_another_name_of_a_silent_host_is_not_answered(self):
+        """Its sender repeats it, until the host has been heard: an answer would end that."""
+        lock = self.hold(self.a)
+        self.reboot(self.a)
+        self.a.deaf = True
+        caller = UdpCaller((self.network.SERVER[0], 2049), (self.a.address, 0), self.a.namespace, True)
+        self.addCleanup(caller.close)
+        caller.send(notice("other-name", self.next_state))
+        self.wait_denied()
+        ping = call_message(NSM, 1, nsm.NULL)
+        caller.send(ping)
+        self.assertEqual(caller.receive()[:4], ping[:4], "the notice was answered")
+        self.assert_held(lock, by=lock.svid)
+        self.a.deaf = False
+        self.assert_cleaned_up_at_once(self.a, lock, name="other-name")
+
     def test_h3_no_statd(self):
         lock = self.hold(self.a)
         port, self.a.port_of = self.a.port_of, lambda *_: 0

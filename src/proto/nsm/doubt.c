@@ -207,8 +207,10 @@ struct evidence {
 static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf_nsm_verdict verdict,
 				       const struct evidence *evidence)
 {
+	/* An exchange that was given up has no answer either. */
 	if (asker->wants_confirmation && !evidence->is_confirmed)
-		return HF_NSM_DENIED;
+		return evidence->statd == HF_NSM_STATD_SILENT || verdict == HF_NSM_UNSURE ? HF_NSM_UNSURE
+											  : HF_NSM_DENIED;
 	if (verdict != HF_NSM_BELIEVED)
 		return verdict;
 	if (asker->is_unproven && !evidence->is_said)
