@@ -464,6 +464,8 @@ int hf_nsm_doubt(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client 
 {
 	struct hf_nsm_doubt *doubt;
 
+	if (nsm->is_ending)
+		return -EBUSY;
 	make_room_for(nsm, call);
 	doubt = find(nsm, client);
 	if (doubt ? doubt->state != state || doubt->n_askers >= MAX_ASKERS

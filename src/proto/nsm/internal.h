@@ -53,6 +53,7 @@ struct hf_nsm_witnessed {
 
 struct hf_nsm {
 	struct hf_nsm_options options;
+	bool is_ending; /* hf_nsm_free() resumes calls. They may ask for more, and nothing new may begin. */
 	char *server_name;
 	struct hf_clients *clients;
 	struct hf_siphash_key key;

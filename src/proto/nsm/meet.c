@@ -143,6 +143,8 @@ int hf_nsm_meet(struct hf_nsm *nsm, const struct hf_rpc_call *call, struct hf_ns
 	struct hf_nsm_meeting *meeting;
 	int r = 0;
 
+	if (nsm->is_ending)
+		return -EBUSY;
 	meeting = find(nsm, &host);
 	if (meeting && meeting->n_guests >= MAX_FROM_ONE_HOST) {
 		nsm->n_guests_refused++;

@@ -136,6 +136,7 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm)
 {
 	if (!nsm)
 		return NULL;
+	nsm->is_ending = true;
 	set_teller(nsm->options.recovery, NULL);
 	hf_nsm_lives_deinit(nsm);
 	hf_recovery_set_asker(nsm->options.recovery, NULL);

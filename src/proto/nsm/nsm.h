@@ -101,7 +101,8 @@ void hf_nsm_show_limits(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_
 /*
  * Doubt: checks a call that releases a client's locks and may be forged. The client's host is asked, and
  * the asker is told the verdict later. The caller owns the asker, and suspends the call until then.
- * -EBUSY: too many checks are under way. Leave the call unanswered, so that its sender repeats it.
+ * -EBUSY: too many checks are under way, or the monitor is being freed. Leave the call unanswered, so that
+ * its sender repeats it.
  */
 struct hf_client;
 struct hf_rpc_call;
@@ -157,7 +158,7 @@ HF_NOINLINE void hf_nsm_client_begins(struct hf_nsm *nsm, struct hf_client *clie
 /*
  * Meeting: a guest waits until the address of a suspended call has answered anything. The caller owns the
  * guest, which is told later whether a host is there. Freeing the monitor tells it that there is none.
- * -EBUSY: too many calls of this address wait.
+ * -EBUSY: too many calls of this address wait, or the monitor is being freed.
  */
 struct hf_nsm_guest {
 	struct hf_link link;

@@ -73,7 +73,7 @@ static void ask_some(struct hf_nsm *nsm)
 {
 	struct hf_link *link;
 
-	while (nsm->n_asking < AT_ONCE && (link = hf_list_pop_front(&nsm->unasked))) {
+	while (!nsm->is_ending && nsm->n_asking < AT_ONCE && (link = hf_list_pop_front(&nsm->unasked))) {
 		struct hf_nsm_sight *sight = hf_list_entry(link, struct hf_nsm_sight, link);
 		const struct hf_client *client = sight->client;
 		struct hf_addr any = { 0 };
@@ -110,7 +110,7 @@ static void look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said, 
 	uint64_t now = hf_loop_now(nsm->options.loop);
 	struct hf_nsm_sight *sight = client->sight;
 
-	if (sight && now < sight->again_at)
+	if (nsm->is_ending || (sight && now < sight->again_at))
 		return;
 	sight = sight_of(nsm, client);
 	if (!sight)
