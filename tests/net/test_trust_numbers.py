@@ -15,11 +15,13 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 
 # pylint: disable=wrong-import-position
 import nlm
+import nsm
 from asked import LOOK, Asked, notice
 from forger import DistantForger, Forger, empty_address
 from play import main
 from until import comes
 from rpc import NoReply, TcpCaller, auth_sys, call_message, exchange
+from xdr import Out
 
 AT_ONCE = 2.5  # seconds, on a machine that is four times slower under a sanitizer; a retransmission comes after 10
 FAR = 1001
@@ -390,6 +392,29 @@ class Numbers(Forged):
                 self.until(lambda at=i: self.holder_of(nlm.Lock(fh=fh, offset=at, length=1)), "it is there")
         self.restart(self.a, 7)
         self.assert_notice_frees(self.a, 7, lock)
+
+
+class Queue(Forged):
+    """The server asks 32 hosts at a time what they say of themselves. The time of a silent one is longer than the test."""
+
+    settings = (*Forged.settings, "recovery.notify_timeout_ms=60000")
+    N_AT_ONCE = 32
+
+    def test_next_host_is_asked_when_those_before_were_restarted(self):
+        fh = os.urandom(20)
+        forger = DistantForger(self.network.server, 2049)
+        self.addCleanup(forger.close)
+        for i in range(self.N_AT_ONCE):
+            one = nlm.Lock(name="silent", fh=fh, svid=i, offset=i, length=1, state=5)
+            forger.send(empty_address(i), 700, call_message(nlm.PROGRAM, 4, nlm.LOCK, one.args(nlm.LOCK)))
+        for i in range(self.N_AT_ONCE):
+            self.taken(nlm.Lock(fh=fh, offset=i, length=1))
+        self.assert_granted(self.a, self.lock_of(self.a, state=5), transport="udp")
+        root = nsm.Local(self.network.server, reserved=True)
+        self.addCleanup(root.close)
+        self.assertEqual(self.a.asked.matching(), [])
+        root.ask(nsm.NOTIFY, Out().string("silent").i32(7).bytes())  # all of them: root of this host is believed
+        self.until(self.a.asked.matching, "the host is asked")
 
 
 class AfterOurRestart(Forged):

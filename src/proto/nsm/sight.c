@@ -134,13 +134,16 @@ void hf_nsm_look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said)
 void hf_nsm_sight_forget(struct hf_client *client)
 {
 	struct hf_nsm_sight *sight = client->sight;
+	struct hf_nsm *nsm;
 
 	if (!sight)
 		return;
+	nsm = sight->nsm;
 	client->sight = NULL;
 	stop(sight);
 	hf_link_remove(&sight->link);
 	free(sight);
+	ask_some(nsm);
 }
 
 const struct hf_nsm_facts *hf_nsm_sight_facts(const struct hf_client *client)
