@@ -1,23 +1,53 @@
 /*
  * Was a client's host really restarted? Any host can send a datagram in another's name, and
  * any user of a host can send a notice in the name of that host. So the server asks the host
- * first (ask.c), at the client's address. The verdict depends on what its statd says:
+ * first (ask.c), at the client's address. The first line that applies gives the verdict of the
+ * doubt:
  *
- *	the number in the notice, and it is new    believed
- *	nothing, or the host has no statd          believed, if the notice has the client's name
- *	                                           and is no copy of an earlier one
- *	another number                             a forgery; or the statd was started before
- *	                                           sm-notify raised the number, and gives the
- *	                                           old one until it ends
+ *	the exchange is given up, or the monitor is freed           UNSURE     give_up_oldest()
+ *	the client itself has told of this restart meanwhile        BELIEVED   judge_answer()
+ *	its locks were released meanwhile, for another reason:
+ *	   the statd gives the number of the notice, and it is new  BELIEVED
+ *	   else                                                     UNSURE
+ *	no answer, no statd, or a statd without a number            BELIEVED
+ *	the statd is that of another host behind the address        BELIEVED
+ *	the statd gives the number of the notice, and it is new     BELIEVED
  *
- * In the last case the server looks at the connection on which the client took its first
- * lock. If the host still knows that connection, the notice is denied. If there is no
- * such connection any more, the port of the host's lock manager decides: after a restart
- * it is another one.
+ * From here on the statd gives another number. The notice is forged; or the statd was started
+ * before sm-notify raised the number, and gives the old one until it ends. The server asks the host
+ * for the connection on which the client took its first lock, if there is one.
  *
- * Where neither decides, the notice stays unanswered, so that its sender repeats it. A
- * notice that is certainly false is answered and releases nothing: it is a forgery, or
- * tells of a restart before the client took its locks.
+ *	the host knows that connection                              DENIED     on_pulse()
+ *	the host was not asked when the client took its locks:                 judge_number()
+ *	   a lock manager of this host watches it                   BELIEVED
+ *	   a number is proven: the statd gives it or the one before UNSURE
+ *	   a number is proven, and the statd gives a third one      BELIEVED
+ *	   the client has something, and a LOCK by datagram said
+ *	   the number of the notice                                 UNSURE
+ *	   the statd gives the number of the notice                 BELIEVED
+ *	   some number is known, and the client has nothing         BELIEVED
+ *	   else                                                     UNSURE
+ *	its lock manager has another port now, or none              BELIEVED   judge_ports()
+ *	several clients share the address                           BELIEVED, for lack of a denial
+ *	they may share it, as far as datagrams tell                 UNSURE
+ *	its lock manager has the same port, chosen by the system    DENIED
+ *	its statd has another port now                              BELIEVED
+ *	else                                                        UNSURE
+ *
+ * An UNSURE below the line of the connection becomes BELIEVED if the host does not know the
+ * connection (on_pulse()).
+ *
+ * One call may get less than its doubt, by verdict_for():
+ *
+ *	the notice has another name      it counts if the statd gives this number now, and gave another
+ *	                                 before. Else: the host is silent, or the doubt is UNSURE: UNSURE;
+ *	                                 otherwise DENIED
+ *	its host has not shown its key   BELIEVED only if the statd gives this number; else UNSURE
+ *	it may be a copy                 BELIEVED only by an answer that tells two lives apart. A silent
+ *	                                 host: UNSURE; no statd, or no number from before: DENIED; for
+ *	                                 lack of a denial: UNSURE
+ *
+ * UNSURE: no reply, so the sender repeats the notice. DENIED: a reply, and nothing is released.
  *
  * Notices about one client with one number share one doubt. Doubts about one address share
  * one exchange.
@@ -33,7 +63,6 @@
 #define MAX_EXCHANGES 512 /* under way; an exchange with a silent host uses up to three sockets */
 #define MAX_DOUBTS    32  /* in one exchange */
 #define MAX_ASKERS    64  /* in one doubt */
-#define MAX_LOOKED_AT 256 /* clients at one address */
 #define MAX_WEIGHED   16  /* exchanges to look at before one is given up */
 
 /* As a rule the system chooses ports from here up, and an administrator those below: so on Linux, BSD and
@@ -100,10 +129,12 @@ static bool has_moved(uint16_t before, uint16_t now)
 	return before && before != now;
 }
 
-/* The server has not asked the host since the client took its locks. If the statd gives the number that the
- * server knows, it denies the notice. Another number may be that of another host behind the same address. If
- * no number is proven and the client has no locks, the notice can release nothing. It is believed, but does
- * not prove its number. */
+/* The server has not asked the host since the client took its locks, so only numbers tell. If the statd gives
+ * the proven number, or the one before it, nothing is decided: the statd may have been started too early.
+ * Another number is that of another host behind the same address, which denies nothing. If no number is
+ * proven and the client has no locks, the notice can release nothing: it is believed, but does not prove its
+ * number.
+ */
 static enum hf_nsm_verdict judge_number(const struct hf_nsm_doubt *doubt)
 {
 	int32_t known = hf_client_proven_state(doubt->client);
@@ -134,7 +165,7 @@ static enum company company_of(struct hf_client *client)
 	enum company company = ALONE;
 	struct hf_client *other = NULL;
 
-	for (int i = 0; i < MAX_LOOKED_AT && company != SHARED; i++) {
+	for (int i = 0; i < HF_NSM_MAX_LOOKED_AT && company != SHARED; i++) {
 		other = hf_clients_next_at(client->clients, &client->address, other);
 		if (!other)
 			break;
@@ -258,6 +289,9 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	};
 	struct hf_link *link;
 
+	/* The order counts. The doubt is freed first, so that a call that is resumed can begin a new one. The
+	 * tag ends before the calls are served, or what they take would carry it. The number is proven last,
+	 * when the notice was taken. */
 	hf_list_splice(&askers, &doubt->askers);
 	doubt_free(doubt);
 	/* A host puts the number of its statd into its LOCKs. */

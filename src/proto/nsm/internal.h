@@ -14,9 +14,13 @@
 #include "rpc/client.h"
 
 #define HF_NSM_PROTOCOL    "nsm"
-#define HF_NSM_N_STRANGERS 64
-#define HF_NSM_N_EARLY     64
-#define HF_NSM_N_DEPARTED  256
+#define HF_NSM_N_STRANGERS 64  /* each is looked at for a refused call */
+#define HF_NSM_N_EARLY     64  /* each is looked at for a notice */
+#define HF_NSM_N_DEPARTED  256 /* each is looked at for each client of a notice */
+
+/* Clients at one address, beyond the client that a notice names exactly. Hundreds of clients at one address
+ * are behind an address translator. There the name must match anyway. */
+#define HF_NSM_MAX_LOOKED_AT 256
 
 #define HF_NSM_RPCBIND         100000
 #define HF_NSM_RPCBIND_VERSION 2
@@ -46,7 +50,7 @@ struct hf_nsm_departed {
 };
 
 /* A host whose restart the server knows, and has yet to tell its watchers. */
-struct hf_nsm_witnessed {
+struct hf_nsm_restarted_host {
 	struct hf_addr host;
 	int32_t state;
 };
@@ -70,9 +74,9 @@ struct hf_nsm {
 	size_t n_early;
 	struct hf_nsm_departed departed[HF_NSM_N_DEPARTED]; /* the oldest makes room */
 	size_t n_departed;
-	struct hf_nsm_witnessed *witnessed; /* in this turn */
-	size_t n_witnessed, witnessed_room;
-	struct hf_task witness_task;
+	struct hf_nsm_restarted_host *restarted; /* in this turn */
+	size_t n_restarted, restarted_room;
+	struct hf_task restarts_task;
 	struct hf_list unasked; /* clients whose hosts are yet to be asked */
 	struct hf_list sights;  /* clients whose hosts have been asked, or are being asked */
 	size_t n_asking;
@@ -100,11 +104,13 @@ struct hf_nsm {
 bool hf_nsm_is_us(const struct hf_nsm *nsm, struct hf_bytes name, const struct hf_addr *local);
 /* Does the registration belong to a lock manager of this host that watches a peer? */
 bool hf_nsm_is_local_watch(const struct hf_nsm *nsm, const struct hf_client *client);
+bool hf_nsm_is_watching(const struct hf_nsm *nsm, const struct hf_client *client); /* and it is registered */
 /* The port in "host:port" if the host is @address; else 0. */
 uint16_t hf_nsm_port_in_name(const char *name, const struct hf_addr *address);
 struct hf_addr hf_nsm_host_of(const struct hf_rpc_call *call); /* its sender, without the port */
 uint64_t hf_nsm_hash_host(const struct hf_nsm *nsm, const struct hf_addr *host);
 
+/* Sources whose calls were refused or ignored (trust.c) */
 bool hf_nsm_is_stranger_new(struct hf_nsm *nsm, const struct hf_addr *peer);
 
 #define HF_NSM_REFUSED "REFUSED" /* a result for the metrics: the caller may not make this call */
@@ -123,7 +129,9 @@ void hf_nsm_replies_deinit(struct hf_nsm *nsm);
 /* Local registrations by the name of the peer (watch.c) */
 int hf_nsm_watches_init(struct hf_nsm *nsm);
 void hf_nsm_watches_deinit(struct hf_nsm *nsm);
-int hf_nsm_watch(struct hf_nsm *nsm, struct hf_client *client); /* nothing for other registrations */
+/* Both do nothing for other registrations. */
+int hf_nsm_watch(struct hf_nsm *nsm, struct hf_client *client);
+void hf_nsm_unwatch(struct hf_nsm *nsm, struct hf_client *client);
 /* The next client after @after that watches @name, a reference. Takes over the reference to @after. */
 struct hf_client *hf_nsm_next_watch(struct hf_nsm *nsm, struct hf_bytes name, struct hf_client *after);
 
@@ -228,6 +236,21 @@ bool hf_nsm_awaits_proof(struct hf_nsm *nsm, struct hf_client *client);
 /* The notice is believed when the client's host connects. If it does not, the notice is forgotten. */
 void hf_nsm_claim(struct hf_nsm *nsm, struct hf_client *client, int32_t state);
 
+/* Notices and numbers that came before (copies.c) */
+bool hf_nsm_was_early(const struct hf_nsm *nsm, const struct hf_addr *peer, struct hf_bytes name,
+		      int32_t state);
+bool hf_nsm_is_last_early(const struct hf_nsm *nsm, const struct hf_addr *peer, struct hf_bytes name,
+			  int32_t state);
+void hf_nsm_note_early(struct hf_nsm *nsm, const struct hf_addr *peer, struct hf_bytes name, int32_t state);
+/* @client is not registered any more. If it has nothing, a notice with its number is a copy from now on,
+ * whatever it takes later. */
+void hf_nsm_note_departed(struct hf_nsm *nsm, const struct hf_client *client);
+bool hf_nsm_is_number_of_departed(const struct hf_nsm *nsm, const struct hf_client *client, int32_t state);
+
+/* What follows from a crash, or from the end of a registration (restarts.c) */
+void hf_nsm_restarts_init(struct hf_nsm *nsm);
+void hf_nsm_restarts_deinit(struct hf_nsm *nsm);
+
 /* Calls over UDP from another host, served only after that host has answered (visit.c) */
 void hf_nsm_visit(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_nsm_my_id *my_id,
 		  void (*serve)(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered));
@@ -244,8 +267,3 @@ void hf_nsm_proc_mon(void *service, struct hf_rpc_call *call);
 void hf_nsm_proc_unmon(void *service, struct hf_rpc_call *call);
 void hf_nsm_proc_unmon_all(void *service, struct hf_rpc_call *call);
 void hf_nsm_proc_notify(void *service, struct hf_rpc_call *call);
-/* notify.c: @client is not registered any more, and holds nothing. A notice with its number is a copy from
- * now on, whatever it takes later. */
-void hf_nsm_note_departed(struct hf_nsm *nsm, const struct hf_client *client);
-/* notify.c: the host at @address was restarted. Tells those that watch it by its address. */
-void hf_nsm_tell_watchers(struct hf_nsm *nsm, const struct hf_addr *address, int32_t state);

@@ -22,7 +22,7 @@
 #define MAX_GUESTS        1024 /* also of meetings: a meeting may have lost its guests */
 #define MAX_FROM_ONE_HOST 16
 
-#define KNOCK_AFTER_NS (50 * HF_NS_PER_MS)
+#define KNOCK_AFTER_NS (50 * HF_NS_PER_MS) /* sooner than in ask.c: a LOCK waits for it */
 
 struct hf_nsm_meeting {
 	struct hf_hash_node node; /* of nsm->meetings */

@@ -16,11 +16,7 @@
 #include "client/host_name.h"
 #include "proto/nsm/internal.h"
 
-/* Clients at one address, beyond the client that the notice names exactly. Hundreds of clients at one address
- * are behind an address translator. There the name must match anyway. */
-#define MAX_LOOKED_AT 256
-#define MAX_PASSED    4096 /* clients of any kind, also those that do not count above */
-#define EARLY_NS      (15 * 60 * HF_NS_PER_S)
+#define MAX_PASSED 4096 /* clients of any kind, also those that do not count for HF_NSM_MAX_LOOKED_AT */
 
 struct notice {
 	struct hf_nsm *nsm;
@@ -46,105 +42,25 @@ struct suspect {
 	struct hf_client *client; /* a reference */
 };
 
-/* Early notices: those that come while no registered client has that name and address. A notice may arrive
- * twice, and the second copy may arrive when its sender has taken locks. So the server remembers an early
- * notice for as long as sm-notify repeats it. The name is part of what it remembers: another name makes
- * another notice. Notices over loopback are not remembered: any user of this host can send one, and it must
- * not weaken a later notice of the superuser. */
-
-static uint64_t hash_name(const struct notice *notice)
-{
-	return hf_siphash(&notice->nsm->key, notice->name.data, notice->name.len);
-}
-
-/* The latest early notice from this host, by this name, with the number @state (0: any number). */
-static const struct hf_nsm_early *find_early(const struct notice *notice, int32_t state)
-{
-	const struct hf_nsm *nsm = notice->nsm;
-	uint64_t now = hf_loop_now(nsm->options.loop), name = hash_name(notice);
-
-	for (size_t i = 1; i <= HF_MIN(nsm->n_early, (size_t)HF_NSM_N_EARLY); i++) {
-		const struct hf_nsm_early *early = &nsm->early[(nsm->n_early - i) % HF_NSM_N_EARLY];
-
-		if (early->until > now && (!state || early->state == state) && early->name == name &&
-		    hf_addr_same_host(&early->host, notice->peer))
-			return early;
-	}
-	return NULL;
-}
+/* Copies (copies.c) */
 
 static bool was_early(const struct notice *notice)
 {
-	return find_early(notice, notice->state) != NULL;
-}
-
-/* Of several early notices the latest has the host's present number. A repeated copy of an older one does not
- * become the latest. */
-static bool is_last_early(const struct notice *notice)
-{
-	const struct hf_nsm_early *last = find_early(notice, 0);
-
-	return last && last->state == notice->state;
+	return hf_nsm_was_early(notice->nsm, notice->peer, notice->name, notice->state);
 }
 
 static void note_early(const struct notice *notice)
 {
-	struct hf_nsm *nsm = notice->nsm;
-
-	if (hf_addr_is_loopback(notice->peer) || was_early(notice))
-		return;
-	nsm->early[nsm->n_early++ % HF_NSM_N_EARLY] = (struct hf_nsm_early){
-		.host = *notice->peer,
-		.name = hash_name(notice),
-		.state = notice->state,
-		.until = hf_loop_now(nsm->options.loop) + EARLY_NS,
-	};
+	hf_nsm_note_early(notice->nsm, notice->peer, notice->name, notice->state);
 }
 
-/* Clients that left. A host never has one number twice. So a notice with a number that its host had for sure
- * before the client took what it holds now is a copy, and no exchange is needed to tell. */
-
-static void note_number(struct hf_nsm *nsm, const struct hf_client *client, int32_t state)
+/* The client has, or had, this number already, as far as even datagrams tell. */
+static bool is_copy(const struct notice *notice, const struct hf_client *client)
 {
-	nsm->departed[nsm->n_departed++ % HF_NSM_N_DEPARTED] = (struct hf_nsm_departed){
-		.host = client->address,
-		.name = hf_siphash(&nsm->key, client->name, client->name_len),
-		.state = state,
-		.until = hf_loop_now(nsm->options.loop) + EARLY_NS,
-	};
+	return hf_recovery_may_be_copy(notice->nsm->options.recovery, client, notice->state);
 }
 
-void hf_nsm_note_departed(struct hf_nsm *nsm, const struct hf_client *client)
-{
-	int32_t state = hf_client_proven_state(client);
-
-	if (!hf_client_has_nothing(client))
-		return;
-	if (state)
-		note_number(nsm, client, state);
-	for (size_t i = 0; i < HF_CLIENT_PAST; i++) {
-		const struct hf_client_past *past = &client->past[i];
-
-		if (past->state && past->is_proven && past->until > hf_loop_now(nsm->options.loop))
-			note_number(nsm, client, past->state);
-	}
-}
-
-static bool has_departed(const struct notice *notice, const struct hf_client *client)
-{
-	const struct hf_nsm *nsm = notice->nsm;
-	uint64_t now = hf_loop_now(nsm->options.loop),
-		 name = hf_siphash(&nsm->key, client->name, client->name_len);
-
-	for (size_t i = 0; i < HF_MIN(nsm->n_departed, (size_t)HF_NSM_N_DEPARTED); i++) {
-		const struct hf_nsm_departed *departed = &nsm->departed[i];
-
-		if (departed->state == notice->state && departed->until > now && departed->name == name &&
-		    hf_addr_same_host(&departed->host, &client->address))
-			return true;
-	}
-	return false;
-}
+/* Believing */
 
 static void believe(struct notice *notice, struct hf_client *client)
 {
@@ -165,12 +81,6 @@ static bool must_wait(struct notice *notice, struct hf_client *client, bool is_s
 		hf_nsm_claim(nsm, client, notice->state);
 	notice->n_unproven++;
 	return true;
-}
-
-/* The client has, or had, this number already, as far as even datagrams tell. */
-static bool is_copy(const struct notice *notice, const struct hf_client *client)
-{
-	return hf_recovery_may_be_copy(notice->nsm->options.recovery, client, notice->state);
 }
 
 static void suspect(struct notice *notice, struct hf_client *client, bool is_named)
@@ -207,13 +117,14 @@ static void take(struct notice *notice, struct hf_client *client, bool is_named)
 	notice->n_matched++;
 	hf_client_unref(notice->last);
 	notice->last = hf_client_ref(client);
-	if (has_departed(notice, client))
+	if (hf_nsm_is_number_of_departed(notice->nsm, client, notice->state))
 		return;
 	/* The first copy of this notice came when the client had no locks. It took its present locks since
 	 * then, perhaps after another restart, so this copy must not release them. But the first copy may
 	 * have been forged to make the server ignore this one. So this one is checked, even if it would be
 	 * trusted as a first copy. */
-	if (was_early(notice) && client->sm_state == 0 && is_last_early(notice) &&
+	if (was_early(notice) && client->sm_state == 0 &&
+	    hf_nsm_is_last_early(notice->nsm, notice->peer, notice->name, notice->state) &&
 	    !is_to_be_checked(notice, client, is_named)) {
 		hf_recovery_client_state(notice->nsm->options.recovery, client, notice->state);
 	} else if (is_to_be_checked(notice, client, is_named && !was_early(notice))) {
@@ -257,7 +168,7 @@ static void match_address(struct notice *notice, const char *protocol)
 		take(notice, exact, true);
 	}
 	while ((client = hf_clients_next_at(nsm->clients, notice->peer, client)) &&
-	       (n < MAX_LOOKED_AT || best == 0) && n_passed++ < MAX_PASSED) {
+	       (n < HF_NSM_MAX_LOOKED_AT || best == 0) && n_passed++ < MAX_PASSED) {
 		if (strcmp(client->protocol, protocol) != 0 || client == exact ||
 		    hf_nsm_is_local_watch(nsm, client))
 			continue;
@@ -282,31 +193,15 @@ static void match_address(struct notice *notice, const char *protocol)
 	hf_client_unref(exact);
 }
 
-/* After SM_UNMON a client may still exist, because of references to it. */
-static bool is_watching(const struct hf_nsm *nsm, const struct hf_client *client)
-{
-	return hf_nsm_is_local_watch(nsm, client) && hf_client_is_registered(client);
-}
-
-void hf_nsm_tell_watchers(struct hf_nsm *nsm, const struct hf_addr *address, int32_t state)
-{
-	struct hf_client *client = NULL;
-	size_t n = 0;
-
-	while ((client = hf_clients_next_at(nsm->clients, address, client)) && n++ < MAX_LOOKED_AT)
-		if (is_watching(nsm, client))
-			hf_recovery_client_rebooted(nsm->options.recovery, client, state);
-	hf_client_unref(client);
-}
-
 static void match_watchers(struct notice *notice)
 {
 	struct hf_nsm *nsm = notice->nsm;
 	struct hf_client *client = NULL;
 	size_t n = 0;
 
-	while ((client = hf_clients_next_at(nsm->clients, notice->peer, client)) && n++ < MAX_LOOKED_AT)
-		if (is_watching(nsm, client) && !hf_addr_is_loopback(&client->address))
+	while ((client = hf_clients_next_at(nsm->clients, notice->peer, client)) &&
+	       n++ < HF_NSM_MAX_LOOKED_AT)
+		if (hf_nsm_is_watching(nsm, client) && !hf_addr_is_loopback(&client->address))
 			take(notice, client, true);
 	hf_client_unref(client);
 	client = NULL;
@@ -426,7 +321,7 @@ static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enu
 	/* The watch may have ended during the check. And the client may have taken its first lock under TLS:
 	 * then the notice was perhaps believed by the silence of its host. */
 	if (verdict == HF_NSM_BELIEVED &&
-	    (!hf_nsm_is_local_watch(notice->nsm, client) || is_watching(notice->nsm, client)) &&
+	    (!hf_nsm_is_local_watch(notice->nsm, client) || hf_nsm_is_watching(notice->nsm, client)) &&
 	    !must_wait(notice, client, asker->is_unproven))
 		believe(notice, client);
 	/* A copy that is not believed is only a copy: the server answers it, and does not log its sender. */

@@ -9,7 +9,7 @@
 #include "base/macros.h"
 #include "proto/nsm/internal.h"
 
-#define MAX_REQUEST        8192
+#define MAX_REQUEST        8192 /* the longest SM_MON has 2.1 KiB, credentials and verifier 0.8 KiB */
 #define DEFAULT_TIMEOUT_NS (5 * HF_NS_PER_S)
 
 static void proc_null(void *service, struct hf_rpc_call *call)
@@ -116,8 +116,10 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 	if (!nsm->server_name)
 		return hf_trace(-ENOMEM);
 	r = hf_nsm_watches_init(nsm);
-	if (r == 0)
+	if (r == 0) {
+		hf_nsm_restarts_init(nsm);
 		r = hf_nsm_doubts_init(nsm);
+	}
 	if (r == 0)
 		r = hf_nsm_meetings_init(nsm);
 	if (r < 0)
@@ -151,6 +153,7 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm)
 	hf_nsm_lookups_deinit(nsm);
 	hf_nsm_callbacks_deinit(nsm);
 	hf_nsm_watches_deinit(nsm);
+	hf_nsm_restarts_deinit(nsm);
 	free(nsm->server_name);
 	free(nsm);
 	return NULL;

@@ -1,25 +1,74 @@
 /*
  * The status monitor: program 100024, version 1. It stands in for this host's rpc.statd.
  *
- *	nsm.c         the table of procedures; life; STAT and SIMU_CRASH
+ * Calls
+ *	nsm.c         the table of procedures; creation; STAT and SIMU_CRASH
  *	mon.c         which programs want to be told of a restart? (MON, UNMON, UNMON_ALL)
  *	notify.c      which clients is a notice about, and is it believed? (NOTIFY)
- *	trust.c       who made a call? is it believed without a check?
+ *	restarts.c    a client crashed or is not registered any more: what else must be told or forgotten?
+ *	copies.c      did this notice, or its number, come before?
+ * Is it true?
+ *	visit.c       did this host really send this SM_MON or SM_UNMON over UDP?
+ *	watch.c       which lock managers of this host watch a peer by its name?
  *	doubt.c       was the client's host really restarted?
  *	proof.c       does the host that tells of its restart have the client's key?
  *	sight.c       what did that host say when the client took its first lock?
+ * Asking a host
  *	ask.c         what does a host say of itself now?
- *	visit.c       did this host really send this SM_MON or SM_UNMON over UDP?
  *	meet.c        is there a host at the address that a datagram came from?
  *	knock.c       does a host accept a connection to its rpcbind, or refuse it?
  *	life.c        does a host give any sign of life?
+ * Telling
  *	tell.c        how is one client told of the server's restart?
  *	callback.c    how is a lock manager of this host told of a peer's restart?
- *	watch.c       which lock managers of this host watch a peer by its name?
  *	lookup.c      what is a peer's address?
+ * Ground
+ *	trust.c       who made a call? is it believed without a check? was its refusal logged lately?
  *	who.c         do two names mean one host? is this name the server's own?
  *	reply.c       when does a reply leave?
  *	wire.c        messages <-> structs
+ *
+ * A file calls only files below it in this list.
+ *
+ * Which file asks a host what:
+ *
+ *	ask.c     because    a notice is doubted (doubt.c); a first lock, or a watch (sight.c)
+ *	          sends      SM_STAT (UDP, then TCP); a question for the port of the lock manager; a
+ *	                     knock after 100 ms
+ *	          answers    a number; "no such program"; a refused connection
+ *	          at most    512 addresses for doubts, 32 for first locks
+ *	visit.c   because    SM_MON or SM_UNMON over UDP
+ *	          sends      a question for the port of the call-back program; then a connection to the
+ *	                     port in the call
+ *	          answers    a port; an accepted connection
+ *	          at most    256, and 4 of one address
+ *	meet.c    because    LOCK or SHARE over UDP of a client that nothing confirms, when places are few
+ *	          sends      a NULL call to rpcbind over UDP; a knock after 50 ms
+ *	          answers    any reply; an accepted or refused connection
+ *	          at most    1,024 calls, and 16 of one address
+ *	life.c    because    a silent client is in the way of a waiter
+ *	          sends      NULL calls to rpcbind (UDP and TCP), statd and lock manager
+ *	          answers    any reply; an accepted or refused connection
+ *	          at most    256, the cases of recovery/silent.c
+ *	knock.c   because    ask.c or meet.c: a host without rpcbind answers nothing over UDP
+ *	          sends      a connection to rpcbind
+ *	          answers    accepted or refused
+ *	          at most    64 under way
+ *
+ * The objects:
+ *
+ *	notice       one SM_NOTIFY while it is served (notify.c)
+ *	suspect      one client that a notice is about, while its host is asked (notify.c)
+ *	doubt        one client and one number that wait for a verdict (doubt.c)
+ *	asker        one call that waits for that verdict: a suspect, a FREE_ALL, a LOCK
+ *	exchange     one address, asked once for all its doubts (doubt.c)
+ *	inquiry      the questions of one exchange, or of one sight (ask.c)
+ *	sight        what a host said when its client took its first lock (sight.c)
+ *	claim        a notice that waits for a TLS connection of its host (proof.c)
+ *	visitor      an SM_MON, SM_UNMON or SM_UNMON_ALL that waits for its host (visit.c)
+ *	meeting      an address, asked whether a host is there; its guests are the calls that wait
+ *	             (meet.c)
+ *	telling, call-back, look-up, life, knock: one call or connection under way each
  *
  * There are three kinds of registration. The fields of the client tell which one it is:
  *

@@ -13,7 +13,7 @@
 
 #include "proto/nsm/internal.h"
 
-#define AT_ONCE  32
+#define AT_ONCE  32 /* hosts; a silent one has up to three sockets */
 #define AGAIN_NS (300 * HF_NS_PER_S)
 
 /* The host may restart while a call or an answer is under way. After a longer time an answer proves nothing

@@ -1,8 +1,11 @@
 /*
  * Who made a call? Some calls need no check with the host that they are about: those of the
- * superuser of this host, and those that only the client's own system can have made.
+ * superuser of this host, and those that only the client's own system can have made. And was a
+ * refusal of the same caller logged lately?
  */
 #include "proto/nsm/internal.h"
+
+#define STRANGER_NS (600 * HF_NS_PER_S) /* at most 64 lines in 10 minutes */
 
 bool hf_nsm_is_superuser(struct hf_nsm *nsm, struct hf_rpc_call *call)
 {
@@ -27,4 +30,24 @@ bool hf_nsm_is_trusted(struct hf_nsm *nsm, struct hf_rpc_call *call, const struc
 bool hf_nsm_is_foreign_datagram(const struct hf_rpc_call *call)
 {
 	return hf_rpc_call_transport(call) == HF_RPC_UDP && !hf_addr_is_loopback(hf_rpc_call_peer(call));
+}
+
+/* A stranger is a source whose call was refused or ignored: one log line for each in a while. Only an expired
+ * place is used again, so a forger of many addresses cannot fill the log. */
+bool hf_nsm_is_stranger_new(struct hf_nsm *nsm, const struct hf_addr *peer)
+{
+	uint64_t now = hf_loop_now(nsm->options.loop);
+	struct hf_nsm_stranger *vacant = NULL;
+
+	for (size_t i = 0; i < HF_NSM_N_STRANGERS; i++) {
+		struct hf_nsm_stranger *known = &nsm->strangers[i];
+
+		if (known->until <= now)
+			vacant = known;
+		else if (hf_addr_same_host(&known->host, peer))
+			return false;
+	}
+	if (vacant)
+		*vacant = (struct hf_nsm_stranger){ *peer, now + STRANGER_NS };
+	return vacant != NULL;
 }

@@ -7,7 +7,6 @@
 #include <stdlib.h>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "client/host_name.h"
 #include "proto/nsm/internal.h"
 
@@ -96,6 +95,14 @@ static void forget(struct hf_nsm *nsm, struct watch *watch)
 	free(watch);
 }
 
+void hf_nsm_unwatch(struct hf_nsm *nsm, struct hf_client *client)
+{
+	struct watch *watch = find(nsm, client);
+
+	if (watch)
+		forget(nsm, watch);
+}
+
 struct hf_client *hf_nsm_next_watch(struct hf_nsm *nsm, struct hf_bytes name, struct hf_client *after)
 {
 	uint64_t hash = hf_host_name_hash(&nsm->key, name);
@@ -109,73 +116,6 @@ struct hf_client *hf_nsm_next_watch(struct hf_nsm *nsm, struct hf_bytes name, st
 		serial = watch->client->serial + 1;
 	}
 	return NULL;
-}
-
-/* Following the registrations */
-
-/* The watchers are told at the end of the turn, when the crash is complete. They hear of every restarted
- * host, however many crashes one turn brings. */
-static void witness(struct hf_nsm *nsm, const struct hf_addr *host, int32_t state)
-{
-	if (nsm->n_witnessed == nsm->witnessed_room) {
-		size_t room = nsm->witnessed_room ? 2 * nsm->witnessed_room : 64;
-		struct hf_nsm_witnessed *more = realloc(nsm->witnessed, room * sizeof(*more));
-
-		if (!more) {
-			hf_log_error(
-				"no memory to tell a lock manager of this host that a peer was restarted",
-				"%s", "");
-			return;
-		}
-		nsm->witnessed = more;
-		nsm->witnessed_room = room;
-	}
-	nsm->witnessed[nsm->n_witnessed++] = (struct hf_nsm_witnessed){ *host, state };
-	hf_loop_defer(nsm->options.loop, &nsm->witness_task);
-}
-
-static void on_event(struct hf_recovery_observer *observer, const struct hf_recovery_event *event)
-{
-	struct hf_nsm *nsm = hf_container_of(observer, struct hf_nsm, observer);
-	struct hf_client *client = event->client;
-	struct watch *watch;
-
-	switch (event->kind) {
-	case HF_EVENT_UNREGISTERED:
-		hf_nsm_sight_forget(client);
-		hf_nsm_note_departed(nsm, client);
-		if (!client->mon_name)
-			break;
-		hf_nsm_callbacks_forget(nsm, client);
-		watch = find(nsm, client);
-		if (watch)
-			forget(nsm, watch);
-		break;
-	case HF_EVENT_CRASH:
-		hf_nsm_sight_forget(client);
-		client->link = 0;
-		if (hf_nsm_is_local_watch(nsm, client))
-			hf_nsm_call_back(nsm, client, event->state);
-		else if (event->state)
-			witness(nsm, &client->address, event->state);
-		break;
-	default:
-		break;
-	}
-}
-
-/* A restart may be known without an SM_NOTIFY. The watchers of that host are told of it, too. */
-static void on_witness(struct hf_task *task)
-{
-	struct hf_nsm *nsm = hf_container_of(task, struct hf_nsm, witness_task);
-	struct hf_nsm_witnessed *witnessed = nsm->witnessed;
-	size_t n = nsm->n_witnessed;
-
-	nsm->witnessed = NULL;
-	nsm->n_witnessed = nsm->witnessed_room = 0;
-	for (size_t i = 0; i < n; i++)
-		hf_nsm_tell_watchers(nsm, &witnessed[i].host, witnessed[i].state);
-	free(witnessed);
 }
 
 static int watch_restored(struct hf_nsm *nsm)
@@ -194,23 +134,11 @@ static int watch_restored(struct hf_nsm *nsm)
 
 int hf_nsm_watches_init(struct hf_nsm *nsm)
 {
-	int r = watch_restored(nsm);
-
-	if (r < 0)
-		return hf_trace(r);
-	nsm->observer.fn = on_event;
-	hf_recovery_observe(nsm->options.recovery, &nsm->observer);
-	hf_task_init(&nsm->witness_task, on_witness);
-	return 0;
+	return hf_trace(watch_restored(nsm));
 }
 
 void hf_nsm_watches_deinit(struct hf_nsm *nsm)
 {
 	while (nsm->watches.root)
 		forget(nsm, watch_of(nsm->watches.root));
-	if (!nsm->observer.fn)
-		return;
-	hf_link_remove(&nsm->observer.link);
-	hf_task_cancel(&nsm->witness_task);
-	free(nsm->witnessed);
 }

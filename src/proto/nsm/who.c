@@ -5,8 +5,6 @@
 #include "client/host_name.h"
 #include "proto/nsm/internal.h"
 
-#define STRANGER_NS (600 * HF_NS_PER_S)
-
 bool hf_nsm_is_us(const struct hf_nsm *nsm, struct hf_bytes name, const struct hf_addr *local)
 {
 	char text[HF_ADDR_TEXT];
@@ -21,6 +19,12 @@ bool hf_nsm_is_local_watch(const struct hf_nsm *nsm, const struct hf_client *cli
 	return strcmp(client->protocol, HF_NSM_PROTOCOL) == 0 && client->mon_name &&
 	       hf_addr_is_loopback(&client->local) &&
 	       !hf_nsm_is_us(nsm, hf_bytes_of_str(client->mon_name), &client->local);
+}
+
+/* After SM_UNMON a client may still exist, because of references to it. */
+bool hf_nsm_is_watching(const struct hf_nsm *nsm, const struct hf_client *client)
+{
+	return hf_nsm_is_local_watch(nsm, client) && hf_client_is_registered(client);
 }
 
 /* Names */
@@ -70,24 +74,4 @@ uint16_t hf_nsm_port_in_name(const char *name, const struct hf_addr *address)
 	if (!hf_addr_parse_with_port(&parsed, name) || !hf_addr_same_host(&parsed, address))
 		return 0;
 	return parsed.port;
-}
-
-/* A stranger is a source whose call was refused or ignored: one log line for each in a while. Only an expired
- * place is used again, so a forger of many addresses cannot fill the log. */
-bool hf_nsm_is_stranger_new(struct hf_nsm *nsm, const struct hf_addr *peer)
-{
-	uint64_t now = hf_loop_now(nsm->options.loop);
-	struct hf_nsm_stranger *vacant = NULL;
-
-	for (size_t i = 0; i < HF_NSM_N_STRANGERS; i++) {
-		struct hf_nsm_stranger *known = &nsm->strangers[i];
-
-		if (known->until <= now)
-			vacant = known;
-		else if (hf_addr_same_host(&known->host, peer))
-			return false;
-	}
-	if (vacant)
-		*vacant = (struct hf_nsm_stranger){ *peer, now + STRANGER_NS };
-	return vacant != NULL;
 }
