@@ -464,14 +464,8 @@ static const struct hf_recovery_waiter_events waiter_events = {
 	.waiter_gone = on_waiter_gone,
 };
 
-int hf_nlm_grants_init(struct hf_nlm *nlm)
+void hf_nlm_grants_init(struct hf_nlm *nlm)
 {
-	int r = hf_hashtable_init(&nlm->grants_by_id);
-
-	if (r == 0)
-		r = hf_hashtable_init(&nlm->grants_by_cookie);
-	if (r < 0)
-		return hf_trace(r);
 	hf_list_init(&nlm->starting);
 	hf_list_init(&nlm->grants);
 	hf_task_init(&nlm->start_grants, start_grants);
@@ -480,7 +474,6 @@ int hf_nlm_grants_init(struct hf_nlm *nlm)
 	if (!nlm->options.grant_give_up_ns)
 		nlm->options.grant_give_up_ns = GIVE_UP_NS;
 	hf_recovery_set_waiter_events(nlm->options.recovery, &waiter_events, nlm);
-	return 0;
 }
 
 void hf_nlm_grants_deinit(struct hf_nlm *nlm)

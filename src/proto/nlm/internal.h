@@ -198,7 +198,7 @@ HF_COLD void hf_nlm_say_full(const struct hf_nlm_op *op, bool of_reservations);
 HF_NOINLINE void hf_nlm_count_usage(const struct hf_nlm_op *op, enum hf_nlm_stat stat);
 
 /* granted.c */
-int hf_nlm_grants_init(struct hf_nlm *nlm);
+void hf_nlm_grants_init(struct hf_nlm *nlm);
 void hf_nlm_grants_deinit(struct hf_nlm *nlm);
 /* After an operation of the owner: of a lock that it has changed it is not told again. */
 void hf_nlm_call_off_changed(struct hf_nlm *nlm, const struct hf_lock_target *owner);

@@ -393,11 +393,10 @@ void hf_nlm_reply_test(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct
 
 /* Life */
 
-int hf_nlm_ops_init(struct hf_nlm *nlm)
+void hf_nlm_ops_init(struct hf_nlm *nlm)
 {
 	hf_list_init(&nlm->suspended);
 	hf_pool_init(&nlm->ops, sizeof(struct hf_nlm_op), _Alignof(struct hf_nlm_op));
-	return hf_trace(hf_hashtable_init(&nlm->owners));
 }
 
 /* The calls belong to the RPC server. */

@@ -190,7 +190,7 @@ void hf_nlm_op_spend(
 void hf_nlm_op_end(struct hf_nlm_op *op); /* after its call was ended otherwise */
 
 /* Life */
-int hf_nlm_ops_init(struct hf_nlm *nlm);
+void hf_nlm_ops_init(struct hf_nlm *nlm);
 void hf_nlm_ops_deinit(struct hf_nlm *nlm);
 
 /* Questions */

@@ -170,6 +170,23 @@ const struct hf_rpc_program hf_nlm_program = {
 
 /* Life */
 
+static int allocate(struct hf_nlm *nlm)
+{
+	int r = hf_nlm_files_init(nlm, nlm->options.files);
+
+	if (r == 0)
+		r = hf_nlm_renames_init(nlm);
+	if (r == 0)
+		r = hf_nlm_msgs_init(nlm);
+	if (r == 0)
+		r = hf_hashtable_init(&nlm->owners);
+	if (r == 0)
+		r = hf_hashtable_init(&nlm->grants_by_id);
+	if (r == 0)
+		r = hf_hashtable_init(&nlm->grants_by_cookie);
+	return r;
+}
+
 int hf_nlm_new(struct hf_nlm **nlmp, const struct hf_nlm_options *options)
 {
 	hf_cleanup(hf_nlm_freep) struct hf_nlm *nlm = calloc(1, sizeof(*nlm));
@@ -182,26 +199,20 @@ int hf_nlm_new(struct hf_nlm **nlmp, const struct hf_nlm_options *options)
 	nlm->locks = hf_recovery_locks(options->recovery);
 	nlm->clients = hf_recovery_clients(options->recovery);
 	nlm->server_name = strdup(options->server_name);
-	hf_list_init(&nlm->grants);
 	nlm->unmet = (struct hf_log_limit)HF_LOG_LIMIT(FULL_QUIET_S);
 	nlm->ports = (struct hf_log_limit)HF_LOG_LIMIT(FULL_QUIET_S);
 	nlm->delays.recovery = options->recovery;
+	/* What cannot fail comes first: hf_nlm_free() ends all of it, however little was allocated. */
 	hf_nlm_await_init(nlm);
 	hf_nlm_batches_init(nlm);
+	hf_nlm_ops_init(nlm);
+	hf_nlm_grants_init(nlm);
 	hf_loop_random(options->loop, &nlm->key, sizeof(nlm->key));
 	hf_lock_client_init(nlm->locks, &nlm->stranger);
-	r = nlm->server_name ? hf_nlm_files_init(nlm, options->files) : -ENOMEM;
-	hf_nlm_look_at_demands(nlm);
-	if (r == 0)
-		r = hf_nlm_renames_init(nlm);
-	if (r == 0)
-		r = hf_nlm_ops_init(nlm);
-	if (r == 0)
-		r = hf_nlm_msgs_init(nlm);
-	if (r == 0)
-		r = hf_nlm_grants_init(nlm);
+	r = nlm->server_name ? allocate(nlm) : -ENOMEM;
 	if (r < 0)
 		return hf_trace(r);
+	hf_nlm_look_at_demands(nlm);
 	*nlmp = nlm;
 	nlm = NULL;
 	return 0;

@@ -2,6 +2,7 @@
  * The lock manager when memory is wanting. Two functions below it fail when
  * told to (ld --wrap), and a call back to a client is counted, not sent.
  */
+#include "../../memory.h"
 #include "../../recovery/world.h"
 
 #include <errno.h>
@@ -170,6 +171,30 @@ static void test_a_message_that_is_not_suspended_is_forgotten(void **state)
 	hf_replay_forget(bed.nlm->repeats, copy.repeat);
 }
 
+/* Each of its allocations fails once: it is not made, and what was made of it is freed. */
+static void test_a_lock_manager_is_made_or_not(void **state)
+{
+	static const struct hf_nlm_files files; /* no exports */
+	const struct hf_nlm_options options = {
+		.server_name = "server",
+		.loop = bed.world.loop,
+		.recovery = bed.world.recovery,
+		.files = &files,
+	};
+	int n_failed = 0, r;
+
+	bed.nlm = hf_nlm_free(bed.nlm); /* a recovery has one lock manager */
+	do {
+		memory_until_failure = n_failed + 1;
+		memory_may_fail = true;
+		r = hf_nlm_new(&bed.nlm, &options);
+		memory_may_fail = false;
+		assert_true(r == 0 || r == -ENOMEM);
+		n_failed += r < 0;
+	} while (r < 0);
+	assert_true(n_failed > 5);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
 int main(void)
@@ -179,6 +204,7 @@ int main(void)
 		T(test_a_doubtful_grant_is_kept_when_there_is_memory),
 		T(test_a_client_that_refused_a_grant_may_be_unregistered),
 		T(test_a_message_that_is_not_suspended_is_forgotten),
+		T(test_a_lock_manager_is_made_or_not),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
