@@ -69,13 +69,16 @@ uint32_t hf_nlm_state_of(const struct hf_nlm_op *op)
  * reclaim is not granted, that must change nothing for the other name. */
 enum hf_nlm_stat hf_nlm_get_reclaimer(struct hf_nlm_op *op)
 {
+	enum hf_nlm_stat stat;
+
 	hf_nlm_find_named(op);
 	if (hf_nlm_find_renamed(op) && hf_nlm_bars_renamed(op))
 		return HF_NLM_LATER;
 	if (!op->client)
 		return hf_nlm_get_client(op);
-	if (check_port(op) != HF_NLM_GRANTED_STAT)
-		return HF_NLM_FAILED;
+	stat = check_port(op);
+	if (stat != HF_NLM_GRANTED_STAT)
+		return stat;
 	hf_client_seen(op->client, hf_rpc_call_local(op->call));
 	return hf_nlm_note_number(op);
 }

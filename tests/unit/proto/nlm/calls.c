@@ -140,8 +140,8 @@ static void put_args(struct hf_xdr_out *out, const struct ask *ask)
 	hf_xdr_put_u64(out, ask->offset);
 	hf_xdr_put_u64(out, ask->len ? ask->len : 10);
 	if (ask->procedure == HF_NLM_LOCK) {
-		hf_xdr_put_bool(out, false); /* reclaim */
-		hf_xdr_put_i32(out, 3);      /* state */
+		hf_xdr_put_bool(out, ask->is_reclaim);
+		hf_xdr_put_i32(out, 3); /* state */
 	}
 }
 
@@ -167,6 +167,7 @@ uint32_t call_up(struct ask ask)
 	call->args_at = 0;
 	call->connection = ask.by_tcp ? &calls.connection : NULL;
 	assert_true(hf_addr_parse(&call->peer, ask.host ? ask.host : CALLS_HOST));
+	call->peer.port = calls.connection.peer.port = ask.port;
 	assert_true(hf_addr_parse(&call->local, ask.local ? ask.local : "10.0.0.1"));
 	hf_rpc_call_rewind(call);
 	hf_nlm_serve(calls.nlm, call);

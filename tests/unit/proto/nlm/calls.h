@@ -45,8 +45,9 @@ struct ask {
 	uint64_t len; /* 0: 10 */
 	bool is_shared;
 	bool block;
-	bool is_reclaim; /* a SHARE */
+	bool is_reclaim; /* a LOCK or a SHARE */
 	bool by_tcp;     /* else a datagram */
+	uint16_t port;   /* of the host; 0 is a reserved one */
 };
 
 uint32_t call_up(struct ask ask);                    /* its number */

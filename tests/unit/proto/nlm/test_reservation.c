@@ -1,4 +1,4 @@
-/* Reservations whose client cannot be registered: that fails when told to (ld --wrap). */
+/* Reservations and locks whose client cannot be registered: that fails when told to (ld --wrap). */
 #include "calls.h"
 
 #include <errno.h>
@@ -12,15 +12,28 @@ int __wrap_hf_client_register(struct hf_client *client)
 	return register_fails ? -ENOMEM : __real_hf_client_register(client);
 }
 
-static void reserve(struct ask ask, const char *result)
+/* It registers the client again. That call stays within its file, where the linker wraps nothing. */
+int __real_hf_client_set_privileged(struct hf_client *client, bool is_privileged);
+int __wrap_hf_client_set_privileged(struct hf_client *client, bool is_privileged);
+int __wrap_hf_client_set_privileged(struct hf_client *client, bool is_privileged)
+{
+	return register_fails ? -ENOMEM : __real_hf_client_set_privileged(client, is_privileged);
+}
+
+static void ask_for(enum hf_nlm_proc procedure, struct ask ask, const char *result)
 {
 	uint32_t n;
 
-	ask.procedure = HF_NLM_SHARE;
+	ask.procedure = procedure;
 	ask.name = "x";
 	n = call_up(ask);
 	world_until(&calls.world, calls.said[n]);
 	assert_string_equal(calls.said[n], result);
+}
+
+static void reserve(struct ask ask, const char *result)
+{
+	ask_for(HF_NLM_SHARE, ask, result);
 }
 
 static uint32_t n_reservations(void)
@@ -63,6 +76,19 @@ static void test_what_the_client_has_stays(void **state)
 	assert_int_equal(n_reservations(), 1);
 }
 
+/* A connection counts for more than the datagrams that made the client privileged. That it is not so any more
+ * must be stored; if it cannot be, the reclaim is refused as every lock that the store cannot have. */
+static void test_a_reclaim_from_another_port(void **state)
+{
+	const struct ask again = { .is_reclaim = true, .by_tcp = true, .port = 40000 };
+
+	ask_for(HF_NLM_LOCK, (struct ask){ 0 }, "GRANTED");
+	register_fails = true;
+	ask_for(HF_NLM_LOCK, again, "DENIED_NOLOCKS");
+	register_fails = false;
+	ask_for(HF_NLM_LOCK, again, "GRANTED");
+}
+
 static int setup(void **state)
 {
 	register_fails = false;
@@ -77,6 +103,7 @@ int main(void)
 		T(test_a_new_one_goes),
 		T(test_another_one_goes),
 		T(test_what_the_client_has_stays),
+		T(test_a_reclaim_from_another_port),
 	};
 
 	return cmocka_run_group_tests_name("reservation", tests, NULL, NULL);
