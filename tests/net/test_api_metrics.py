@@ -144,6 +144,23 @@ class Locks(MetricsPlay):
         self.assertGreaterEqual(change[key], 1)
         self.assertNotIn('nlm_grants_total{result="told"}', change)
 
+    def test_a_grant_that_is_told_again_after_a_message(self):
+        """GRANTED_MSG has arrived, and no GRANTED_RES of it: the second call, GRANTED, is one beyond the first."""
+        lock, waiting = self.lock_of(self.a), self.lock_of(self.b).but(block=True)
+        told, retried = 'nlm_grants_total{result="told"}', 'nlm_grants_total{result="retried"}'
+        self.assert_granted(self.a, lock)
+        self.b.caller("udp").send(call_message(nlm.PROGRAM, 4, nlm.LOCK_MSG, waiting.args(nlm.LOCK_MSG)))
+        self.b.answers.wait(1, lambda answer: answer[0] == nlm.LOCK_RES and answer[1].stat == nlm.S_BLOCKED)
+        self.b.script = FakeHost.WRONG_COOKIE  # in GRANTED_RES; the answer to GRANTED needs no cookie
+        before = self.rest.metrics()[told]
+
+        def told_again():
+            self.a.unlock(lock)
+            self.until(lambda: self.rest.metrics()[told] > before, "it is told again", 3 * PATIENCE, pause=0.05)
+
+        change = self.change(told_again)
+        self.assertEqual((change[told], change.get(retried)), (1, 1))
+
     def test_repeated_calls_are_counted_once(self):
         lock, caller = self.lock_of(self.a), self.a.caller("udp")
         self.assert_granted(self.a, self.lock_of(self.a, fh=os.urandom(8)))

@@ -168,7 +168,6 @@ static void retry_later(struct grant *grant, uint64_t gap_ns)
 		abandon(grant);
 		return;
 	}
-	grant->nlm->counts.grants_retried++;
 	grant->gap_ns = HF_MIN(2 * gap_ns, MOST_GAP);
 }
 
@@ -247,6 +246,12 @@ static void on_told(void *user, const struct hf_rpc_result *result)
 	retry_later(grant, grant->gap_ns);
 }
 
+static void tell_again(struct grant *grant)
+{
+	grant->nlm->counts.grants_retried++;
+	tell(grant);
+}
+
 static void on_timer(struct hf_timer *timer)
 {
 	struct grant *grant = hf_container_of(timer, struct grant, timer);
@@ -256,7 +261,7 @@ static void on_timer(struct hf_timer *timer)
 	else if (hf_loop_now(grant->nlm->options.loop) - grant->began >= grant->nlm->options.grant_give_up_ns)
 		abandon(grant);
 	else
-		tell(grant);
+		tell_again(grant);
 }
 
 static size_t encode(const struct grant *grant, uint8_t *data, size_t size)
