@@ -145,6 +145,30 @@ def one_byte(target):
             open_one(key.data)
 
 
+def empty_fragments(target):
+    """Records that never end, in fragments without bytes. A connection that the server closes is opened again."""
+    marks = bytes(MIB)
+    selector = selectors.DefaultSelector()
+
+    def open_one():
+        sock = make_socket(socket.SOCK_STREAM, (GREEDY, 0), target.namespace)
+        sock.connect(target.remote)
+        sock.setblocking(False)
+        selector.register(sock, selectors.EVENT_WRITE)
+
+    for _ in range(64):
+        open_one()
+    target.is_begun.set()
+    while True:
+        for key, _ in selector.select():
+            try:
+                key.fileobj.send(marks)
+            except OSError:
+                selector.unregister(key.fileobj)
+                key.fileobj.close()
+                open_one()
+
+
 def many_listings(target):
     args = Out().opaque(target.folder).u64(0).fixed(bytes(8)).u32(MIB).bytes()
     call = call_message(nfs.NFS, 3, nfs.READDIR, args, cred=auth_sys())

@@ -46,6 +46,7 @@ ROWS = {
     "row": ("LOCK and CANCEL at the head of 1,000 waiters", flooders.row_of_waiters),
     "rows": ("the same from 100 addresses", flooders.rows_of_many),
     "one-byte": ("18,432 connections with one byte each; the client connects anew", flooders.one_byte),
+    "fragments": ("empty fragments without end on each of 64 connections", flooders.empty_fragments),
     "listings": ("8 large READDIRs on each of 400 connections", flooders.many_listings),
 }
 

@@ -14,9 +14,9 @@
  * for clients that leave data unread. While connections wait, the sweep closes those that use
  * the most and have made no progress for a while.
  *
- * Time. Work is counted in units: one for a call and one for each page of data that is moved,
- * about a microsecond each; a handler may add what its call costs besides. The clock would also count what
- * other programs do, and costs more to read than some calls.
+ * Time. Work is counted in units: one for a call, one for each page of data that is moved, and one for 128
+ * fragments, about a microsecond each; a handler may add what its call costs besides. The clock would also
+ * count what other programs do, and costs more to read than some calls.
  *
  * - A connection has a budget of CONNECTION_UNITS. Then it is tired, and the next connection is
  *   served.

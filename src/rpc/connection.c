@@ -190,6 +190,7 @@ static bool must_pause(const struct hf_rpc_connection *c)
 static enum hf_rpc_dispatched serve_record(struct hf_rpc_connection *c, struct hf_bytes record)
 {
 	struct hf_rpc_call *call = hf_rpc_call_new(c->lane, record);
+	size_t n_charged = c->reader.n_told; /* bytes that were charged when they came */
 	enum hf_rpc_dispatched dispatched;
 
 	if (!call)
@@ -203,7 +204,7 @@ static enum hf_rpc_dispatched serve_record(struct hf_rpc_connection *c, struct h
 	else if (dispatched == HF_RPC_GOES_HOME)
 		hf_rpc_connection_move_home(c, record);
 	hf_rpc_budget_spend(c, 1);
-	hf_rpc_budget_spend_bytes(c, record.len);
+	hf_rpc_budget_spend_bytes(c, record.len - n_charged);
 	return dispatched;
 }
 
@@ -336,7 +337,11 @@ static bool serve_input(struct hf_rpc_connection *c, struct hf_bytes *input, boo
 		n_suspended = c->n_suspended;
 	}
 	hf_record_release(&c->reader);
-	return r >= 0;
+	if (r < 0)
+		return false;
+	/* What makes no call costs time, too: part of a record, fragments without bytes. */
+	hf_rpc_budget_spend_bytes(c, hf_record_take_work(&c->reader));
+	return HF_LIKELY(c->is_paused || c->budget > 0) || pause_if_it_must(c, progressp);
 }
 
 static bool serve_backlog(struct hf_rpc_connection *c, bool *progressp)
@@ -553,6 +558,18 @@ void hf_rpc_flush_connections(struct hf_task *task)
 
 /* Time */
 
+/* It sends a record in so many pieces that it is tired again and again. All that was read is served. */
+static bool is_tired_of_pieces(const struct hf_rpc_connection *c)
+{
+	return c->budget <= 0 && !c->backlog_len && hf_record_is_partial(&c->reader);
+}
+
+/* Does the connection wait for the server, or the server for it? */
+static bool waits_for_server(const struct hf_rpc_connection *c)
+{
+	return c->n_suspended || c->delay || (is_waiting(c) && !is_tired_of_pieces(c));
+}
+
 static void close_older(struct hf_rpc_lane *lane, struct hf_list *list, uint64_t limit)
 {
 	uint64_t now = hf_loop_now(lane->loop);
@@ -563,8 +580,8 @@ static void close_older(struct hf_rpc_lane *lane, struct hf_list *list, uint64_t
 
 		if (now - c->since < limit)
 			return;
-		if (c->n_suspended || c->delay || is_waiting(c)) {
-			enlist(c, true); /* the connection waits for the server, not the server for it */
+		if (waits_for_server(c)) {
+			enlist(c, true);
 			continue;
 		}
 		hf_log_debug("connection closed: nothing came for too long", "peer_port=%u", c->peer.port);

@@ -15,6 +15,8 @@
 
 #define EARNEST 65536
 
+#define MARK_WORK 32 /* bytes are copied in the time that one mark takes */
+
 void hf_record_reader_init(struct hf_record_reader *reader, size_t max)
 {
 	*reader = (struct hf_record_reader){ .max = max };
@@ -31,14 +33,22 @@ bool hf_record_is_partial(const struct hf_record_reader *reader)
 	return reader->n_header > 0 || reader->in_record;
 }
 
+uint8_t *hf_record_take_buffer(struct hf_record_reader *reader)
+{
+	uint8_t *data = reader->is_given ? reader->data : NULL;
+
+	if (reader->is_given) {
+		reader->data = NULL;
+		reader->len = reader->capacity = reader->n_copied = reader->n_told = 0;
+		reader->is_given = false;
+	}
+	return data;
+}
+
 void hf_record_release(struct hf_record_reader *reader)
 {
-	if (!reader->is_given)
-		return;
-	free(reader->data);
-	reader->data = NULL;
-	reader->len = reader->capacity = 0;
-	reader->is_given = false;
+	if (reader->is_given)
+		free(hf_record_take_buffer(reader));
 }
 
 static int grow(struct hf_record_reader *reader, size_t needed)
@@ -64,6 +74,7 @@ static int begin_fragment(struct hf_record_reader *reader)
 	memcpy(&word, reader->header, 4);
 	word = be32toh(word);
 	reader->n_header = 0;
+	reader->n_marks++;
 	reader->expected = word & ~HF_RECORD_LAST;
 	reader->is_last = (word & HF_RECORD_LAST) != 0;
 	reader->in_fragment = reader->in_record = true;
@@ -98,6 +109,7 @@ static int append(struct hf_record_reader *reader, struct hf_bytes *input)
 	if (r < 0)
 		return r;
 	memcpy(reader->data + reader->len, input->data, n);
+	reader->n_copied += n;
 	reader->len += n;
 	reader->expected -= (uint32_t)n;
 	skip(input, n);
@@ -186,14 +198,11 @@ int hf_record_filled(struct hf_record_reader *reader, size_t len, struct hf_byte
 	return reader->expected == 0 ? end_fragment(reader, recordp) : HF_RECORD_MORE;
 }
 
-uint8_t *hf_record_take_buffer(struct hf_record_reader *reader)
+size_t hf_record_take_work(struct hf_record_reader *reader)
 {
-	uint8_t *data = reader->is_given ? reader->data : NULL;
+	size_t work = reader->n_marks * MARK_WORK + reader->n_copied - reader->n_told;
 
-	if (data) {
-		reader->data = NULL;
-		reader->len = reader->capacity = 0;
-		reader->is_given = false;
-	}
-	return data;
+	reader->n_marks = 0;
+	reader->n_told = reader->n_copied;
+	return work;
 }

@@ -22,6 +22,9 @@ struct hf_record_reader {
 	size_t len;
 	size_t capacity;
 	size_t max;        /* (c) bytes of one record */
+	size_t n_marks;    /* that came since hf_record_take_work() */
+	size_t n_copied;   /* bytes of @data that were not read there directly */
+	size_t n_told;     /* of these, told by hf_record_take_work() */
 	uint32_t expected; /* bytes of the current fragment still to come */
 	uint8_t header[4]; /* of the next fragment, as far as it is there */
 	uint8_t n_header;
@@ -51,6 +54,11 @@ int hf_record_read(struct hf_record_reader *reader, struct hf_bytes *input, stru
  * hf_record_read(). */
 size_t hf_record_space(struct hf_record_reader *reader, uint8_t **spacep);
 int hf_record_filled(struct hf_record_reader *reader, size_t len, struct hf_bytes *recordp);
+
+/* When the input is used: what has it cost, besides the records that were given out? In bytes that could have
+ * been copied in that time: those of the incomplete record, and some for each mark, since a fragment may be
+ * empty. Tells everything once. Of the record just given out, reader->n_told bytes were told. */
+size_t hf_record_take_work(struct hf_record_reader *reader);
 
 /* Takes over the buffer of the record just given out, if it has its own; else NULL. */
 uint8_t *hf_record_take_buffer(struct hf_record_reader *reader);

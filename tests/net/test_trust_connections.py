@@ -248,24 +248,28 @@ class Pipelined(Flooded):
 
     N_CONNECTIONS = 400
 
-    def play(self, call, n_calls):
-        calls = record(call) * n_calls
+    def play(self, calls, n_read=MIB):
+        """The flood is under way when it has read @n_read bytes."""
         self.socks = [connect(self.a) for _ in range(self.N_CONNECTIONS)]
         flood = Reader(self.socks, calls)
         self.addCleanup(flood.stop)
-        self.until(lambda: flood.n_read > MIB, "the flood is served")
+        self.until(lambda: flood.n_read > n_read, "the flood is served")
         self.assert_honest_is_served()
         print(f"  the flood read {flood.n_read / MIB:.0f} MiB meanwhile")
 
     def test_beside_many_short_calls(self):
-        self.play(call_message(nfs.NFS, 3, nfs.GETATTR, Out().opaque(self.fh).bytes(), cred=auth_sys("flood")), 2000)
+        call = call_message(nfs.NFS, 3, nfs.GETATTR, Out().opaque(self.fh).bytes(), cred=auth_sys("flood"))
+        self.play(record(call) * 2000)
 
     def test_beside_many_long_replies(self):
-        self.play(read_call(self.sparse_file(MIB), 0, MIB), 200)
+        self.play(record(read_call(self.sparse_file(MIB), 0, MIB)) * 200)
 
     def test_beside_many_locks(self):
         lock = self.lock_of(self.a, offset=1 << 30, length=1)
-        self.play(call_message(nlm.PROGRAM, 4, nlm.TEST, lock.args(nlm.TEST), cred=auth_sys("flood")), 1000)
+        self.play(record(call_message(nlm.PROGRAM, 4, nlm.TEST, lock.args(nlm.TEST), cred=auth_sys("flood"))) * 1000)
+
+    def test_beside_many_fragments_without_bytes(self):
+        self.play(bytes(MIB) + record(call_message(nfs.NFS, 3, nfs.NULL)), 1000)
 
 
 if __name__ == "__main__":

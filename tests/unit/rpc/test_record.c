@@ -288,12 +288,42 @@ static void test_space(void **state)
 	hf_record_reader_deinit(&reader);
 }
 
+/* What is charged for input that makes no record */
+static void test_work(void **state)
+{
+	struct hf_record_reader reader;
+	struct hf_bytes record;
+	uint8_t *piece = calloc(1, 4096);
+
+	hf_record_reader_init(&reader, 1 << 20);
+	assert_int_equal(read_all(&reader, "\x80\0\0\x01x", 5, &record), HF_RECORD_READY);
+	assert_int_equal(hf_record_take_work(&reader), 0);                         /* whole, in place */
+	assert_int_equal(read_all(&reader, piece, 4096, &record), HF_RECORD_MORE); /* empty fragments */
+	assert_int_equal(hf_record_take_work(&reader), 4096 / 4 * 32);
+	assert_int_equal(hf_record_take_work(&reader), 0);
+	put_mark(piece, 3000, true);
+	assert_int_equal(read_all(&reader, piece, 2000, &record), HF_RECORD_MORE);
+	assert_int_equal(hf_record_take_work(&reader), 32 + 1996);
+	assert_int_equal(read_all(&reader, piece, 1004, &record), HF_RECORD_READY);
+	assert_int_equal(record.len, 3000);
+	assert_int_equal(reader.n_told, 1996);
+	hf_record_release(&reader);
+	assert_int_equal(hf_record_take_work(&reader), 0); /* the rest is charged with the record */
+	assert_int_equal(reader.n_told, 0);
+	hf_record_reader_deinit(&reader);
+	free(piece);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_in_place),        cmocka_unit_test(test_too_long),
-		cmocka_unit_test(test_empty_fragments), cmocka_unit_test(test_partial),
-		cmocka_unit_test(test_space),           cmocka_unit_test(test_random),
+		cmocka_unit_test(test_in_place),
+		cmocka_unit_test(test_too_long),
+		cmocka_unit_test(test_empty_fragments),
+		cmocka_unit_test(test_partial),
+		cmocka_unit_test(test_space),
+		cmocka_unit_test(test_random),
+		cmocka_unit_test(test_work),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
