@@ -437,8 +437,10 @@ void hf_rpc_reply_error(struct hf_rpc_call *call, enum hf_rpc_accept stat)
 	end(call);
 }
 
+/* Nothing was done, and a copy gets the same answer without the cache. */
 void hf_rpc_reply_garbage(struct hf_rpc_call *call)
 {
+	hf_rpc_call_uncache(call);
 	hf_rpc_reply_error(call, HF_RPC_GARBAGE_ARGS);
 }
 

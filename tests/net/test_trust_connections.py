@@ -18,7 +18,7 @@ import exported
 import nlm
 import play
 from exported import Exported
-from rpc import TcpCaller, auth_sys, call_message, exchange, make_socket, record
+from rpc import GARBAGE_ARGS, Refused, TcpCaller, auth_sys, call_message, exchange, make_socket, record, result_of
 from until import comes, lapse
 from xdr import In, Out
 
@@ -147,6 +147,98 @@ class Unread(Flooded):
         self.assertTrue(comes(lambda: self.resident() - before < self.LEFT, 6 * SLOWER),
                         f"{self.resident():.0f} MiB of {most:.0f} are still there, {before:.0f} were before")  # fmt: skip
         print(f"  {before:.0f} MiB before, {most:.0f} at most, {self.resident():.0f} afterwards")
+
+
+class Repeats(Flooded):
+    """The cache of replies has 16,384 entries. A call whose connection broke is repeated after more calls of others."""
+
+    settings = ("log.level=warn", "api.listen=127.0.0.1:0")
+    exports = ("{{path: {base}/data, name: /data, squash: none, clients: [127.0.0.1, 10.98.0.10, 10.98.0.12]}}",)
+    n_hosts = 3
+    N_CALLS = 20000
+
+    def setUp(self):
+        super().setUp()
+        with self.network.server, nfs.Client(PORT) as client:
+            self.root = client.root("/data")
+
+    def message(self, procedure, args):
+        return call_message(nfs.NFS, 3, procedure, args, cred=auth_sys("repeats"))
+
+    def mkdir(self, name):
+        return self.message(nfs.MKDIR, Out().opaque(self.root).opaque(name).fixed(nfs.sattr()).bytes())
+
+    def status(self, message):
+        """Of a call over a connection of its own, from a."""
+        caller = TcpCaller((self.a.server, PORT), (self.a.address, 0), self.a.namespace)
+        try:
+            return In(exchange(caller, message)).u32()
+        finally:
+            caller.close()
+
+    def n_replayed(self):
+        return self.rest.metrics()["holdfast_calls_replayed_total"]
+
+    def flood(self, host, args, look):
+        """Different SETATTRs; @look at each reply. Whether that to the last one is kept."""
+        message = self.message(nfs.SETATTR, args)
+        caller = TcpCaller((host.server, PORT), (host.address, 0), host.namespace)
+        self.addCleanup(caller.close)
+        for first in range(0, self.N_CALLS, 200):
+            calls = [struct.pack(">I", first + i) + message[4:] for i in range(200)]
+            caller.send_together(calls)
+            for _ in calls:
+                look(caller.receive())
+        before = self.n_replayed()
+        caller.send(calls[-1])
+        look(caller.receive())
+        return self.n_replayed() > before
+
+    def assert_repeated(self, message, status):
+        before = self.n_replayed()
+        self.assertEqual(self.status(message), status)
+        self.assertEqual(self.n_replayed(), before + 1)
+
+    def play(self, name, host, args, look, is_kept=False):
+        message = self.mkdir(name)
+        self.assertEqual(self.status(message), nfs.OK)
+        again = self.mkdir(name)
+        self.assertEqual(self.status(again), nfs.EXIST)
+        self.assertEqual(self.flood(host, args, look), is_kept)
+        self.assert_repeated(message, nfs.OK)
+        # That nothing was changed is a result, too.
+        os.rmdir(os.path.join(self.base, "data", name.decode()))
+        self.assert_repeated(again, nfs.EXIST)
+
+    def set_mode(self, handle):
+        return Out().opaque(handle).fixed(nfs.sattr(mode=0o644)).bool(False).bytes()
+
+    def expect(self, status):
+        return lambda reply: self.assertEqual(In(result_of(reply)).u32(), status)
+
+    def expect_garbage(self, reply):
+        with self.assertRaises(Refused) as refused:
+            result_of(reply)
+        self.assertEqual(refused.exception.stat, GARBAGE_ARGS)
+
+    def test_calls_that_cannot_be_decoded_push_no_reply_out(self):
+        self.play(b"garbage", self.b, b"", self.expect_garbage)
+
+    def test_nor_do_calls_with_a_broken_handle(self):
+        self.play(b"broken", self.b, self.set_mode(bytes(32)), self.expect(nfs.BADHANDLE))
+
+    def test_nor_do_calls_of_a_host_that_is_no_client(self):
+        self.play(b"refused", self.b, self.set_mode(self.fh), self.expect(nfs.ACCES))
+
+    def test_nor_do_calls_of_the_lock_manager_with_a_broken_handle(self):
+        lock = nlm.Lock(fh=bytes(32), name="b")
+        message = call_message(nlm.PROGRAM, 4, nlm.SHARE, lock.args(nlm.SHARE), cred=auth_sys("repeats"))
+        caller = TcpCaller((self.b.server, PORT), (self.b.address, 0), self.b.namespace)
+        self.addCleanup(caller.close)
+        before = self.n_replayed()
+        replies = [exchange(caller, message) for _ in range(2)]
+        self.assertEqual(replies[0], replies[1])
+        self.assertEqual(self.n_replayed(), before)
 
 
 class Crowded(Flooded):

@@ -242,6 +242,8 @@ static int identify(const struct hf_nfs3_op *op, const struct hf_export_rule *ru
 	return hf_exports_identify(op->nfs->exports, rule, &claimed, op->may_block, identityp);
 }
 
+/* Nothing was done: the reply takes no place in the cache, which any host could fill so. JUKEBOX stays there:
+ * a late copy of the call must not be served after the client's next try. */
 static int refuse(struct hf_nfs3_op *op, struct hf_nfs3_object *object, int refusal)
 {
 	if (refusal != HF_REFUSED_UNKNOWN)
@@ -252,6 +254,7 @@ static int refuse(struct hf_nfs3_op *op, struct hf_nfs3_object *object, int refu
 		return HF_NFS3_TOO_WEAK;
 	if (refusal == HF_REFUSED_UNKNOWN)
 		return NFS3ERR_JUKEBOX;
+	hf_rpc_call_uncache(op->call);
 	return refusal == HF_REFUSED_PORT ? NFS3ERR_PERM : NFS3ERR_ACCES;
 }
 
@@ -265,8 +268,10 @@ int hf_nfs3_find(struct hf_nfs3_op *op, struct hf_bytes handle, enum hf_nfs3_wan
 	r = hf_exports_resolve(op->nfs->exports, handle, !op->may_block, &objectp->export, &objectp->file);
 	if (hf_nfs3_must_wait(op, r))
 		return r;
-	if (r == HF_HANDLE_BAD)
+	if (r == HF_HANDLE_BAD) {
+		hf_rpc_call_uncache(op->call);
 		return NFS3ERR_BADHANDLE;
+	}
 	if (r == HF_HANDLE_STALE)
 		return NFS3ERR_STALE;
 	if (r < 0)

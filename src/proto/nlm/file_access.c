@@ -111,7 +111,10 @@ enum hf_nlm_stat hf_nlm_find_file(struct hf_nlm_op *op)
 	};
 	if (hf_nlm_range_of(&op->range, op->version, args))
 		return HF_NLM_FBIG;
-	return is_ours ? HF_NLM_GRANTED_STAT : HF_NLM_STALE_FH;
+	if (is_ours)
+		return HF_NLM_GRANTED_STAT;
+	hf_rpc_call_uncache(op->call); /* nothing was done: any host could fill the cache so */
+	return HF_NLM_STALE_FH;
 }
 
 /* Asking */
@@ -369,6 +372,7 @@ enum hf_nlm_stat hf_nlm_admit(const struct hf_nlm_op *op)
 	case HF_REFUSED_UNKNOWN:
 		return HF_NLM_DENIED_GRACE_PERIOD; /* the client asks again */
 	default:
+		hf_rpc_call_uncache(op->call); /* no client of this export; nothing was done */
 		return HF_NLM_FAILED;
 	}
 }

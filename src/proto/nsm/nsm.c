@@ -39,8 +39,10 @@ static void proc_simu_crash(void *service, struct hf_rpc_call *call)
 	bool is_allowed = hf_nsm_is_superuser(nsm, call);
 	char text[HF_ADDR_TEXT];
 
-	if (!is_allowed)
+	if (!is_allowed) {
 		hf_rpc_call_note(call, HF_NSM_REFUSED);
+		hf_rpc_call_uncache(call);
+	}
 	if (is_allowed)
 		hf_recovery_simulate_crash(nsm->options.recovery);
 	else if (hf_nsm_is_stranger_new(nsm, peer))
