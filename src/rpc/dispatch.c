@@ -96,8 +96,14 @@ static bool wants_replay(const struct hf_rpc_call *call, const struct hf_rpc_pro
 static int begin_replay(struct hf_rpc_call *call, struct hf_rpc_call *follower, uint8_t *reply,
 			uint32_t *lenp)
 {
-	return hf_replay_begin(call->lane->server->replay, hf_loop_now(call->lane->loop),
-			       hf_rpc_call_peer(call), hf_rpc_call_channel(call), call->message, follower,
+	struct hf_replay_call known = {
+		.peer = hf_rpc_call_peer(call),
+		.channel = hf_rpc_call_channel(call),
+		.message = call->message,
+		.is_forgeable = !call->connection,
+	};
+
+	return hf_replay_begin(call->lane->server->replay, hf_loop_now(call->lane->loop), &known, follower,
 			       on_told, reply, lenp, &call->replay);
 }
 

@@ -240,6 +240,9 @@ class Repeats(Flooded):
         self.assertEqual(replies[0], replies[1])
         self.assertEqual(self.n_replayed(), before)
 
+    def test_nor_do_those_of_another_client(self):
+        self.play(b"served", self.c, self.set_mode(self.fh), self.expect(nfs.OK), is_kept=True)
+
 
 class Crowded(Flooded):
     """With 768 descriptors there are 512 connections."""

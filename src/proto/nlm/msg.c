@@ -67,13 +67,19 @@ void hf_nlm_msgs_deinit(struct hf_nlm *nlm)
 
 bool hf_nlm_msg_is_repeat(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_replay_entry **repeatp)
 {
+	struct hf_replay_call known;
 	uint8_t results[HF_REPLAY_MAX_REPLY];
 	uint32_t len;
 
 	if (!is_udp(call))
 		return false;
-	switch (hf_replay_begin(nlm->repeats, hf_loop_now(nlm->options.loop), hf_rpc_call_peer(call),
-				hf_rpc_call_channel(call), hf_rpc_call_message(call), NULL, NULL, results,
+	/* All entries here are of datagrams. So they are divided by address, though it may be forged. */
+	known = (struct hf_replay_call){
+		.peer = hf_rpc_call_peer(call),
+		.channel = hf_rpc_call_channel(call),
+		.message = hf_rpc_call_message(call),
+	};
+	switch (hf_replay_begin(nlm->repeats, hf_loop_now(nlm->options.loop), &known, NULL, NULL, results,
 				&len, repeatp)) {
 	case HF_REPLAY_DONE:
 		send_res(nlm, call, hf_bytes_of(results, len));

@@ -1,6 +1,7 @@
 #include "../test.h"
 
 #include <string.h>
+#include <sys/socket.h>
 
 #include "rpc/replay.h"
 
@@ -58,8 +59,10 @@ static void on_told(void *user, struct hf_bytes told)
 
 static int begin(uint64_t now, struct hf_addr peer, struct hf_bytes m, struct follower *follower)
 {
+	struct hf_replay_call call = { .peer = &peer, .channel = CLEAR, .message = m };
+
 	entry = NULL;
-	return hf_replay_begin(replay, now, &peer, CLEAR, m, follower, on_told, reply, &reply_len, &entry);
+	return hf_replay_begin(replay, now, &call, follower, on_told, reply, &reply_len, &entry);
 }
 
 static void finish(const char *text)
@@ -95,9 +98,10 @@ static void test_new_then_done(void **state)
 static int begin_on(uint64_t channel, struct hf_bytes m)
 {
 	struct hf_addr peer = host(1, 700);
+	struct hf_replay_call call = { .peer = &peer, .channel = channel, .message = m };
 
 	entry = NULL;
-	return hf_replay_begin(replay, SECOND, &peer, channel, m, NULL, on_told, reply, &reply_len, &entry);
+	return hf_replay_begin(replay, SECOND, &call, NULL, on_told, reply, &reply_len, &entry);
 }
 
 /* Neither does a copy in the clear get the reply that was made for TLS, nor the other way round. */
@@ -226,19 +230,101 @@ static void test_full(void **state)
 	assert_int_equal(begin(2 * SECOND, host(1, 1), message(11, 'a'), NULL), HF_REPLAY_NEW);
 	busy[0] = entry;
 	/* those under way do not */
-	for (uint32_t i = 1; i < 8; i++) {
-		assert_int_equal(begin(2 * SECOND, host(2, 1), message(i, 'a'), NULL), HF_REPLAY_NEW);
+	for (uint8_t i = 1; i < 8; i++) {
+		assert_int_equal(begin(2 * SECOND, host(1 + i, 1), message(i, 'a'), NULL), HF_REPLAY_NEW);
 		busy[i] = entry;
 	}
-	assert_int_equal(begin(2 * SECOND, host(3, 1), message(1, 'a'), NULL), HF_REPLAY_FULL);
+	assert_int_equal(begin(2 * SECOND, host(20, 1), message(1, 'a'), NULL), HF_REPLAY_FULL);
 	assert_null(entry);
-	assert_int_equal(begin(2 * SECOND, host(2, 1), message(5, 'a'), NULL), HF_REPLAY_BUSY);
+	assert_int_equal(begin(2 * SECOND, host(6, 1), message(5, 'a'), NULL), HF_REPLAY_BUSY);
 	hf_replay_finish(replay, busy[3], hf_bytes_of_str("y"));
-	assert_int_equal(begin(2 * SECOND, host(3, 1), message(1, 'a'), NULL), HF_REPLAY_NEW);
+	assert_int_equal(begin(2 * SECOND, host(20, 1), message(1, 'a'), NULL), HF_REPLAY_NEW);
 	finish("z");
 	for (int i = 0; i < 8; i++)
 		if (i != 3)
 			hf_replay_forget(replay, busy[i]);
+}
+
+static int begin_datagram(struct hf_addr peer, struct hf_bytes m)
+{
+	struct hf_replay_call call = { .peer = &peer, .channel = CLEAR, .message = m, .is_forgeable = true };
+
+	entry = NULL;
+	return hf_replay_begin(replay, SECOND, &call, NULL, on_told, reply, &reply_len, &entry);
+}
+
+/* The address with the most loses its oldest. */
+static void test_no_address_takes_the_entries_of_another(void **state)
+{
+	for (uint32_t i = 0; i < 3; i++) {
+		assert_int_equal(begin(SECOND, host(1, 1), message(i, 'a'), NULL), HF_REPLAY_NEW);
+		finish("mine");
+	}
+	for (uint32_t i = 0; i < 100; i++) {
+		assert_int_equal(begin(SECOND, host(2, 1), message(i, 'a'), NULL), HF_REPLAY_NEW);
+		finish("flood");
+	}
+	for (uint32_t i = 0; i < 3; i++)
+		assert_int_equal(begin(SECOND, host(1, 1), message(i, 'a'), NULL), HF_REPLAY_DONE);
+	for (uint32_t i = 95; i < 100; i++)
+		assert_int_equal(begin(SECOND, host(2, 1), message(i, 'a'), NULL), HF_REPLAY_DONE);
+	assert_int_equal(begin(SECOND, host(2, 1), message(94, 'a'), NULL), HF_REPLAY_NEW);
+	hf_replay_forget(replay, entry);
+}
+
+static void test_forged_addresses_are_one(void **state)
+{
+	assert_int_equal(begin(SECOND, host(1, 1), message(1, 'a'), NULL), HF_REPLAY_NEW);
+	finish("mine");
+	for (uint8_t i = 2; i < 200; i++) {
+		assert_int_equal(begin_datagram(host(i, 1), message(1, 'a')), HF_REPLAY_NEW);
+		finish("forged");
+	}
+	assert_int_equal(begin(SECOND, host(1, 1), message(1, 'a'), NULL), HF_REPLAY_DONE);
+	assert_int_equal(begin_datagram(host(199, 1), message(1, 'a')), HF_REPLAY_DONE);
+}
+
+static struct hf_addr in_network(uint8_t network, uint8_t host)
+{
+	struct hf_addr peer = { .ip = { 0x20, 1, [7] = network, [15] = host }, .family = AF_INET6 };
+
+	return peer;
+}
+
+/* A host may have any address of its /64. */
+static void test_a_network_of_ipv6_is_one(void **state)
+{
+	assert_int_equal(begin(SECOND, in_network(1, 1), message(1, 'a'), NULL), HF_REPLAY_NEW);
+	finish("mine");
+	for (uint8_t i = 2; i < 200; i++) {
+		assert_int_equal(begin(SECOND, in_network(2, i), message(1, 'a'), NULL), HF_REPLAY_NEW);
+		finish("of another network");
+	}
+	assert_int_equal(begin(SECOND, in_network(1, 1), message(1, 'a'), NULL), HF_REPLAY_DONE);
+}
+
+/* What is under way cannot make room. */
+static void test_an_address_has_half_under_way(void **state)
+{
+	struct hf_replay_entry *busy[6];
+	uint32_t n = 0;
+
+	for (; n < 4; n++) {
+		assert_int_equal(begin(SECOND, host(1, 1), message(n, 'a'), NULL), HF_REPLAY_NEW);
+		busy[n] = entry;
+	}
+	assert_int_equal(begin(SECOND, host(1, 1), message(n, 'a'), NULL), HF_REPLAY_FULL);
+	for (; n < 6; n++) { /* half of what is left */
+		assert_int_equal(begin(SECOND, host(2, 1), message(n, 'a'), NULL), HF_REPLAY_NEW);
+		busy[n] = entry;
+	}
+	assert_int_equal(begin(SECOND, host(2, 1), message(n, 'a'), NULL), HF_REPLAY_FULL);
+	assert_int_equal(begin(SECOND, host(3, 1), message(n, 'a'), NULL), HF_REPLAY_NEW);
+	finish("a third one");
+	while (n)
+		hf_replay_forget(replay, busy[--n]);
+	assert_int_equal(begin(SECOND, host(1, 1), message(4, 'a'), NULL), HF_REPLAY_NEW);
+	finish("later");
 }
 
 /* Many of them, so that buckets hold several. */
@@ -250,8 +336,8 @@ static void test_many(void **state)
 	assert_int_equal(hf_replay_new(&many, &key, 5000), 0);
 	for (int round = 0; round < 2; round++) {
 		for (uint32_t i = 0; i < 5000; i++) {
-			int r = hf_replay_begin(many, SECOND, &peer, CLEAR, message(i, (uint8_t)i), NULL,
-						NULL, reply, &reply_len, &entry);
+			struct hf_replay_call call = { .peer = &peer, .message = message(i, (uint8_t)i) };
+			int r = hf_replay_begin(many, SECOND, &call, NULL, NULL, reply, &reply_len, &entry);
 
 			assert_int_equal(r, round ? HF_REPLAY_DONE : HF_REPLAY_NEW);
 			if (round) {
@@ -269,11 +355,20 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-		TEST(test_new_then_done), TEST(test_busy),
-		TEST(test_finish_once),   TEST(test_channels_are_apart),
-		TEST(test_forget),        TEST(test_long_replies),
-		TEST(test_expiry),        TEST(test_clocks_differ),
-		TEST(test_full),          cmocka_unit_test(test_many),
+		TEST(test_new_then_done),
+		TEST(test_busy),
+		TEST(test_finish_once),
+		TEST(test_channels_are_apart),
+		TEST(test_forget),
+		TEST(test_long_replies),
+		TEST(test_expiry),
+		TEST(test_clocks_differ),
+		TEST(test_full),
+		cmocka_unit_test(test_many),
+		TEST(test_no_address_takes_the_entries_of_another),
+		TEST(test_forged_addresses_are_one),
+		TEST(test_a_network_of_ipv6_is_one),
+		TEST(test_an_address_has_half_under_way),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
