@@ -149,6 +149,101 @@ class Unread(Flooded):
         print(f"  {before:.0f} MiB before, {most:.0f} at most, {self.resident():.0f} afterwards")
 
 
+class Mounts(Flooded):
+    """The list of mounts: clients fill it, and any host may ask for it. One loop serves all."""
+
+    settings = ("log.level=warn", "api.listen=127.0.0.1:0")
+    MNT, DUMP, UMNTALL = 1, 2, 4
+    N_ENTRIES, N_PER_HOST, N_UNREAD = 10000, 64, 300
+
+    @classmethod
+    def make_daemon(cls, settings):
+        daemon = super().make_daemon(settings)
+        daemon.launcher = ["taskset", "-c", str(min(os.sched_getaffinity(0)))]
+        return daemon
+
+    @staticmethod
+    def message(procedure, args=b""):
+        return call_message(nfs.MOUNT, 3, procedure, args)
+
+    def caller(self, address, host=None):
+        caller = TcpCaller((self.a.server, PORT), (address, 0), (host or self.a).namespace)
+        self.addCleanup(caller.close)
+        return caller
+
+    def add_addresses(self, n):
+        addresses = [f"10.98.{3 + i // 200}.{i % 200 + 1}" for i in range(n)]
+        changes = [f"addr {{}} {address}/16 dev eth0" for address in addresses]
+        self.a.namespace.batch([change.format("add") for change in changes])
+        self.addCleanup(self.a.namespace.batch, [change.format("del") for change in changes])
+        return addresses
+
+    @staticmethod
+    def names(numbers):
+        """As many names of one directory"""
+        return ["/data" + i * "/." for i in numbers]
+
+    def mount(self, address, names):
+        caller = self.caller(address)
+        caller.send_together([self.message(self.MNT, Out().string(name).bytes()) for name in names])
+        for _ in names:
+            self.assertEqual(In(result_of(caller.receive())).u32(), nfs.OK)
+        caller.close()
+
+    def unmount(self, addresses):
+        for address in addresses:
+            exchange(self.caller(address), self.message(self.UMNTALL))
+
+    def shown(self):
+        """The directories that each host has mounted."""
+        data, found = In(exchange(self.caller(self.a.address), self.message(self.DUMP))), {}
+        while data.bool():
+            found.setdefault(data.string(), []).append(data.string())
+        data.end()
+        return found
+
+    def cpu(self, message, n):
+        """Seconds of the daemon for as many calls of one connection."""
+        caller = self.caller(self.a.address)
+
+        def used():
+            with open(f"/proc/{self.daemon.process.pid}/stat", encoding="ascii") as stat:
+                return sum(int(word) for word in stat.read().rsplit(")", 1)[1].split()[11:13]) / os.sysconf("SC_CLK_TCK")
+
+        before = used()
+        for _ in range(n // 100):
+            caller.send_together([message] * 100)
+            for _ in range(100):
+                caller.receive()
+        return used() - before
+
+    def test_a_host_has_a_bounded_part_of_the_list(self):
+        one, other = self.add_addresses(2)
+        self.mount(other, self.names(range(3)))
+        self.mount(one, self.names(range(100)))
+        shown = self.shown()
+        self.assertEqual(shown[other], self.names(range(3)))
+        self.assertEqual(shown[one], self.names(range(100 - self.N_PER_HOST, 100)))
+        self.unmount([one])
+        self.assertNotIn(one, self.shown())
+        self.assertIn(other, self.shown())
+        self.unmount([other])
+
+    def test_no_call_walks_the_whole_list(self):
+        addresses = self.add_addresses(self.N_ENTRIES // self.N_PER_HOST + 2)
+        self.mount(addresses[0], self.names(range(1)))
+        for address in addresses[1:]:
+            self.mount(address, self.names(range(self.N_PER_HOST)))
+        shown = self.shown()
+        self.assertEqual(sum(len(dirs) for dirs in shown.values()), self.N_ENTRIES)
+        self.assertIn(addresses[0], shown)  # hosts that have more made room
+        n = 20000
+        null, umntall = self.cpu(self.message(0), n), self.cpu(self.message(self.UMNTALL), n)
+        print(f"  {n} NULLs took {null:.2f} s, {n} UMNTALLs {umntall:.2f} s")
+        self.assertLess(umntall, 2 * null + 0.5)
+        self.unmount(addresses)
+
+
 class Repeats(Flooded):
     """The cache of replies has 16,384 entries. A call whose connection broke is repeated after more calls of others."""
 

@@ -1,7 +1,6 @@
 /* The program's table, and the procedures that return lists. */
 #include "proto/mount/mount.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/macros.h"
@@ -158,14 +157,11 @@ void hf_mount_init(struct hf_mount *mount, struct hf_exports *exports, struct hf
 {
 	*mount = (struct hf_mount){ .exports = exports, .jobs = jobs };
 	pthread_mutex_init(&mount->lock, NULL);
-	hf_list_init(&mount->mounted);
+	hf_mounted_init(mount);
 }
 
 void hf_mount_deinit(struct hf_mount *mount)
 {
-	struct hf_link *link;
-
-	while ((link = hf_list_pop_front(&mount->mounted)))
-		free(hf_list_entry(link, struct hf_mounted, link));
+	hf_mounted_deinit(mount);
 	pthread_mutex_destroy(&mount->lock);
 }

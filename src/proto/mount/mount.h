@@ -2,7 +2,7 @@
  * The MOUNT service: program 100005, versions 1, 2 and 3 (RFC 1094, RFC 1813).
  * It returns the first handle. It also lists which client has mounted what, for
  * people only (showmount -a): a restart clears the list, and it has at most
- * HF_MOUNT_MAX_ENTRIES entries.
+ * HF_MOUNT_MAX_ENTRIES entries, HF_MOUNT_MAX_PER_HOST of one client.
  *
  * Version 1 exists for its lists. Its handles have 32 bytes, too few for most
  * of ours, and NFS version 2 is not served; MNT of version 1 is refused if the
@@ -18,23 +18,27 @@
 #include <stdint.h>
 
 #include "base/list.h"
+#include "base/rbtree.h"
 #include "export/export.h"
 #include "rpc/program.h"
 #include "vfs/jobs.h"
 
-#define HF_MOUNT_PROGRAM     100005
-#define HF_MOUNT_MAX_ENTRIES 10000
-#define HF_MOUNT_MAX_REQUEST 8192
-#define HF_MOUNT_MAX_UDP     32768     /* bytes of a list in a datagram; the rest is left out */
-#define HF_MOUNT_MAX_TCP     (1 << 20) /* bytes of a list over TCP, as of the longest READ */
+#define HF_MOUNT_PROGRAM      100005
+#define HF_MOUNT_MAX_ENTRIES  10000
+#define HF_MOUNT_MAX_PER_HOST 64
+#define HF_MOUNT_MAX_REQUEST  8192
+#define HF_MOUNT_MAX_UDP      32768     /* bytes of a list in a datagram; the rest is left out */
+#define HF_MOUNT_MAX_TCP      (1 << 20) /* bytes of a list over TCP, as of the longest READ */
 
 struct hf_mount {
 	struct hf_exports *exports; /* (c) */
 	struct hf_jobs *jobs;       /* (c) */
 	struct hf_audit *audit;     /* (c) NULL: there is no audit log */
 	pthread_mutex_t lock;
-	struct hf_list mounted; /* under lock, like everything below */
+	struct hf_rb_tree hosts;                     /* under lock, like everything below: by address */
+	struct hf_list ranks[HF_MOUNT_MAX_PER_HOST]; /* the hosts with one directory, with two, … */
 	size_t n_mounted;
+	size_t room; /* upper bound for the bytes of all entries */
 };
 
 /* The service object of this program is a struct hf_mount. */
