@@ -243,6 +243,29 @@ class Mounts(Flooded):
         self.assertLess(umntall, 2 * null + 0.5)
         self.unmount(addresses)
 
+    def test_unread_lists_are_counted(self):
+        """As unread data is: one address has half of the loop's memory, and another one can read."""
+        addresses = self.add_addresses(20)
+        for address in addresses:
+            self.mount(address, self.names(range(430, 430 + self.N_PER_HOST)))
+        reader = self.caller(self.b.address, self.b)
+        for _ in range(self.N_UNREAD):
+            sock = connect(self.a, rcvbuf=4096)
+            self.socks.append(sock)
+            sock.sendall(record(self.message(self.DUMP)))
+        most, still = 0, 0
+        while still < 30:  # until it holds as much as it will
+            lapse(0.1)
+            limits = self.rest.get("/api/v1/limits").json["limits"]
+            limit = next(limit for limit in limits if limit["name"] == "call_bytes")
+            still = still + 1 if limit["used"] <= most > limit["max"] / 4 else 0
+            most = max(most, limit["used"])
+            self.assertLess(most, limit["max"] / 2 + 2 * MIB, "bytes for connections that read nothing")
+        exchange(reader, read_call(self.fh, 0, 1000))
+        print(f"  {most / MIB:.0f} MiB for {self.N_UNREAD} unread lists")
+        self.hang_up()
+        self.unmount(addresses)
+
 
 class Repeats(Flooded):
     """The cache of replies has 16,384 entries. A call whose connection broke is repeated after more calls of others."""

@@ -8,6 +8,8 @@
 #include "proto/mount/procs.h"
 #include "proto/mount/wire.h"
 
+#define DUMP_PER_UNIT 16 /* entries that take as long as a short call */
+
 /* A list must fit its transport, and a peer must not make the server hold more than this. */
 static size_t limit(const struct hf_rpc_call *call, size_t room)
 {
@@ -24,8 +26,9 @@ static void proc_null(void *service, struct hf_rpc_call *call)
 static void proc_dump(void *service, struct hf_rpc_call *call)
 {
 	struct hf_mount *mount = service;
+	struct hf_xdr_out *out = hf_rpc_reply_begin(call, limit(call, hf_mounted_room(mount)));
 
-	hf_mounted_put(mount, hf_rpc_reply_begin(call, limit(call, hf_mounted_room(mount))));
+	hf_rpc_call_spend(call, (uint32_t)(hf_mounted_put(mount, out) / DUMP_PER_UNIT));
 	hf_rpc_reply_end(call);
 }
 
@@ -127,11 +130,17 @@ static void proc_export(void *service, struct hf_rpc_call *call)
 static const struct hf_rpc_proc procs[] = {
 	[MOUNTPROC_NULL] = { .name = "NULL", .handle = proc_null },
 	[MOUNTPROC_MNT] = { .name = "MNT", .handle = hf_mount_proc_mnt },
-	[MOUNTPROC_DUMP] = { .name = "DUMP", .handle = proc_dump, .is_list = true },
+	[MOUNTPROC_DUMP] = { .name = "DUMP", .handle = proc_dump, .is_list = true, .has_long_reply = true },
 	[MOUNTPROC_UMNT] = { .name = "UMNT", .handle = proc_umnt },
 	[MOUNTPROC_UMNTALL] = { .name = "UMNTALL", .handle = proc_umntall },
-	[MOUNTPROC_EXPORT] = { .name = "EXPORT", .handle = proc_export, .is_list = true },
-	[MOUNTPROC_EXPORTALL] = { .name = "EXPORTALL", .handle = proc_export, .is_list = true },
+	[MOUNTPROC_EXPORT] = { .name = "EXPORT",
+			       .handle = proc_export,
+			       .is_list = true,
+			       .has_long_reply = true },
+	[MOUNTPROC_EXPORTALL] = { .name = "EXPORTALL",
+				  .handle = proc_export,
+				  .is_list = true,
+				  .has_long_reply = true },
 };
 
 static const struct hf_rpc_version versions[] = {
