@@ -24,12 +24,13 @@
 #define LEAST_FILES    16
 #define LOG_WINDOW_S   60
 #define FALLBACK_FILES 256
+#define MAX_LOOKED_AT  64 /* idle files, for one that needs room */
 
 struct entry {
 	struct hf_hash_node node;
 	struct hf_local *local;
 	struct hf_link all;
-	struct hf_link idle; /* in local->idle while no lock is taken */
+	struct hf_link idle; /* in local->idle or local->failed while no lock is taken */
 	uint64_t idle_since;
 	struct hf_timer retry; /* runs while a local process blocks a waiter */
 	uint64_t gap_ns;
@@ -51,7 +52,8 @@ struct hf_local {
 	struct hf_list all;
 	size_t n_open;
 	struct hf_local_closer closer;
-	struct hf_list idle; /* the longest idle entry first */
+	struct hf_list idle;   /* the longest idle entry first */
+	struct hf_list failed; /* the same, of entries without a file: they have no room to give */
 	struct hf_timer idle_timer;
 	struct hf_log_limit log_limit;
 };
@@ -107,31 +109,39 @@ static void make_idle(struct entry *entry)
 	struct hf_local *local = entry->local;
 
 	hf_link_remove(&entry->idle);
-	hf_list_push_back(&local->idle, &entry->idle);
+	hf_list_push_back(entry->file ? &local->idle : &local->failed, &entry->idle);
 	entry->idle_since = hf_loop_now(local->options.loop);
 	if (!hf_timer_is_running(&local->idle_timer))
 		hf_timer_start(&local->idle_timer, IDLE_NS);
 }
 
-static void on_idle(struct hf_timer *timer)
+/* Returns when the first of those that are left is due; UINT64_MAX: the list is empty. */
+static uint64_t end_idle(struct hf_local *local, struct hf_list *list, uint64_t now)
 {
-	struct hf_local *local = hf_container_of(timer, struct hf_local, idle_timer);
-	uint64_t now = hf_loop_now(local->options.loop);
 	struct hf_link *link;
 
-	while ((link = hf_list_first(&local->idle))) {
+	while ((link = hf_list_first(list))) {
 		struct entry *entry = hf_list_entry(link, struct entry, idle);
 
-		if (entry->idle_since + IDLE_NS > now) {
-			hf_timer_start_at(timer, entry->idle_since + IDLE_NS);
-			return;
-		}
+		if (entry->idle_since + IDLE_NS > now)
+			return entry->idle_since + IDLE_NS;
 		if (hf_lock_knows_file(local->locks, key_of(entry)))
 			make_idle(entry); /* a waiter needs it, or a lock that could not be taken in the
 					     kernel */
 		else
 			entry_free(entry);
 	}
+	return UINT64_MAX;
+}
+
+static void on_idle(struct hf_timer *timer)
+{
+	struct hf_local *local = hf_container_of(timer, struct hf_local, idle_timer);
+	uint64_t now = hf_loop_now(local->options.loop);
+	uint64_t idle = end_idle(local, &local->idle, now), failed = end_idle(local, &local->failed, now);
+
+	if (idle != UINT64_MAX || failed != UINT64_MAX)
+		hf_timer_start_at(timer, HF_MIN(idle, failed));
 }
 
 static void on_retry(struct hf_timer *timer)
@@ -184,15 +194,21 @@ static bool is_full(const struct hf_local *local)
 	return local->n_open >= local->options.max_files || local->closer.n >= local->options.max_files;
 }
 
-/* Closes files in which no client has or awaits a lock. */
+/* Closes files in which no client has or awaits a lock. Those that are needed go to the end of the list: the
+ * next call looks at others, and no call looks at all of them. */
 static void make_room(struct hf_local *local)
 {
-	hf_list_for_each_safe(pos, &local->idle) {
-		struct entry *entry = hf_list_entry(pos, struct entry, idle);
+	const struct hf_link *last = hf_list_last(&local->idle);
+	bool has_more = last;
 
-		if (local->n_open < local->options.max_files)
-			return;
-		if (entry->file && !hf_lock_knows_file(local->locks, key_of(entry)))
+	for (size_t i = 0; i < MAX_LOOKED_AT && has_more && local->n_open >= local->options.max_files; i++) {
+		struct hf_link *link = hf_list_first(&local->idle);
+		struct entry *entry = hf_list_entry(link, struct entry, idle);
+
+		has_more = link != last;
+		if (hf_lock_knows_file(local->locks, key_of(entry)))
+			make_idle(entry);
+		else
 			entry_free(entry);
 	}
 }
@@ -475,6 +491,7 @@ int hf_local_new(struct hf_local **localp, const struct hf_local_options *option
 	hf_loop_random(options->loop, &local->key, sizeof(local->key));
 	hf_list_init(&local->all);
 	hf_list_init(&local->idle);
+	hf_list_init(&local->failed);
 	hf_timer_init(&local->idle_timer, options->loop, on_idle);
 	hf_local_closer_init(&local->closer, options->loop);
 	r = hf_hashtable_init(&local->entries);

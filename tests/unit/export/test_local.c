@@ -10,12 +10,15 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/log.h"
 #include "export/local.h"
 
 #define SWEEPS_TO_IDLE 11
+#define MAX_FILES      2
+#define MANY_FILES     1000
 
 static char base[64];
 static struct hf_loop *loop;
@@ -27,6 +30,15 @@ static struct hf_local *local;
 
 static _Atomic int n_kept; /* so many unlocks are refused */
 static int n_granted;
+static size_t n_asked; /* is a file known to the lock table? */
+
+bool __real_hf_lock_knows_file(const struct hf_locks *table, struct hf_bytes handle);
+bool __wrap_hf_lock_knows_file(const struct hf_locks *table, struct hf_bytes handle);
+bool __wrap_hf_lock_knows_file(const struct hf_locks *table, struct hf_bytes handle)
+{
+	n_asked++;
+	return __real_hf_lock_knows_file(table, handle);
+}
 
 /* In the place of libc's */
 int fcntl(int fd, int cmd, ...)
@@ -63,11 +75,13 @@ static void on_granted(void *context, const struct hf_lock_view *waiter)
 
 static const struct hf_lock_events events = { .granted = on_granted };
 
-static int set_up(void **state)
+static int set_up_for(size_t max_files)
 {
 	struct hf_locks_options locks_options = { .events = &events, .outside = &hf_local_outside };
 	struct hf_exports_options options = { .state_dir = base };
-	struct hf_local_options local_options = { .policy = policy, .handle = handle_of, .max_files = 2 };
+	struct hf_local_options local_options = { .policy = policy,
+						  .handle = handle_of,
+						  .max_files = max_files };
 
 	strcpy(base, "/tmp/hf-local-XXXXXX");
 	if (!mkdtemp(base) || hf_loop_new(&loop) < 0)
@@ -84,6 +98,16 @@ static int set_up(void **state)
 		return -1;
 	hf_local_set_locks(local, locks);
 	return 0;
+}
+
+static int set_up(void **state)
+{
+	return set_up_for(MAX_FILES);
+}
+
+static int set_up_for_many(void **state)
+{
+	return set_up_for(MANY_FILES);
 }
 
 static int tear_down(void **state)
@@ -262,6 +286,79 @@ static void test_one_release_of_a_clean_up_fails(void **state)
 	assert_true(is_free("b"));
 }
 
+/* THE LIMIT */
+
+/* The least of several: what else happens meanwhile does not count. */
+static uint64_t least_ns_to_adopt(char kind)
+{
+	uint64_t least = UINT64_MAX;
+
+	for (int i = 0; i < 100; i++) {
+		struct hf_local_opened file = opened("other");
+		struct timespec from, to;
+		char name[32];
+
+		snprintf(name, sizeof(name), "%c%d", kind, i);
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &from);
+		adopt(name, file);
+		clock_gettime(CLOCK_THREAD_CPUTIME_ID, &to);
+		least = HF_MIN(least, (uint64_t)(to.tv_sec - from.tv_sec) * HF_NS_PER_S +
+					      (uint64_t)to.tv_nsec - (uint64_t)from.tv_nsec);
+	}
+	return least;
+}
+
+/* All files that may be open are locked, and a client asks for ever other ones. */
+static void test_what_is_refused_costs_no_more_with_time(void **state)
+{
+	uint64_t before;
+	char name[32];
+
+	adopt("a", opened("a"));
+	adopt("b", opened("b"));
+	assert_int_equal(take("a"), HF_LOCK_OK);
+	assert_int_equal(take("b"), HF_LOCK_OK);
+	before = least_ns_to_adopt('x');
+	for (int i = 0; i < 50000; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		adopt(name, (struct hf_local_opened){ .error = -EMFILE });
+	}
+	assert_in_range(least_ns_to_adopt('y'), 0, 10 * before + 10000);
+}
+
+/* Clients wait for local processes in all files that may be open: none of them is closed for others, and each
+ * call looks at a few only. */
+static void test_many_files_with_waiters(void **state)
+{
+	struct flock whole = { .l_type = F_WRLCK };
+	struct hf_lock_client client;
+	char name[32];
+	int fd;
+
+	close(openat(volume->root, "same", O_CREAT | O_WRONLY, 0600));
+	fd = openat(volume->mount, "same", O_RDWR);
+	assert_int_equal(fcntl(fd, F_OFD_SETLK, &whole), 0);
+	hf_lock_client_init(locks, &client);
+	for (int i = 0; i < MANY_FILES - 1; i++) {
+		snprintf(name, sizeof(name), "f%d", i);
+		adopt(name, opened("same"));
+		assert_int_equal(ask(name, &client, true), HF_LOCK_E_QUEUED);
+	}
+	adopt("idle", opened("other"));
+	n_asked = 0;
+	for (int i = 0; i < MANY_FILES && !hf_local_needs(local, 0, hf_bytes_of_str("idle")); i++) {
+		size_t asked = n_asked;
+
+		snprintf(name, sizeof(name), "g%d", i);
+		adopt(name, opened("other"));
+		assert_in_range(n_asked - asked, 1, 100);
+	}
+	assert_true(hf_local_needs(local, 0, hf_bytes_of_str("idle"))); /* it made room */
+	assert_false(hf_local_needs(local, 0, hf_bytes_of_str("f0")));
+	hf_lock_client_purge(locks, &client);
+	close(fd);
+}
+
 /* COVERS */
 
 static void stop(struct hf_timer *timer)
@@ -386,6 +483,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_what_the_kernel_kept_too_long, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_one_release_of_a_clean_up_fails, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_all_are_closed_at_the_end, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_what_is_refused_costs_no_more_with_time, set_up,
+						tear_down),
+		cmocka_unit_test_setup_teardown(test_many_files_with_waiters, set_up_for_many, tear_down),
 		cmocka_unit_test_setup_teardown(test_a_cover_ends, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_a_cover_that_the_kernel_keeps, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_a_cover_that_the_kernel_keeps_for_a_while, set_up,
