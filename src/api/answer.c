@@ -45,7 +45,9 @@ static enum MHD_Result send_text(struct hf_api_request *request, unsigned int co
 	struct MHD_Response *response =
 		text ? MHD_create_response_from_buffer(len, text, MHD_RESPMEM_MUST_FREE) : NULL;
 
-	if (!response)
+	if (response)
+		hf_api_door_sends(request->api, request->connection, len);
+	else
 		free(text);
 	return send_response(request, code, response, type, "default-src 'none'; frame-ancestors 'none'");
 }
@@ -64,6 +66,7 @@ static enum MHD_Result send_asset(struct hf_api_request *request, const struct h
 		MHD_create_response_from_buffer(asset->len, (void *)(uintptr_t)asset->data,
 						MHD_RESPMEM_PERSISTENT);
 
+	hf_api_door_sends(request->api, request->connection, 0); /* all callers share the asset */
 	return send_response(request, 200, response, asset->type, asset->csp);
 }
 
@@ -102,7 +105,7 @@ static enum MHD_Result send_metrics(struct hf_api_request *request)
 	return send_text(request, 200, text, len, "text/plain; version=0.0.4; charset=utf-8");
 }
 
-enum MHD_Result hf_api_answer(struct hf_api_request *request)
+static enum MHD_Result answer(struct hf_api_request *request)
 {
 	const struct hf_api_route *route = request->route;
 	const char *pattern = route ? route->pattern : "";
@@ -120,4 +123,13 @@ enum MHD_Result hf_api_answer(struct hf_api_request *request)
 	if (request->not_ready)
 		return send_json(request, 503, route->show(request));
 	return send_json(request, route->status ? route->status : 200, route->show(request));
+}
+
+/* The caller may take its time to read the answer. Until then only the text is kept. */
+enum MHD_Result hf_api_answer(struct hf_api_request *request)
+{
+	enum MHD_Result result = answer(request);
+
+	hf_api_request_forget_rows(request);
+	return result;
 }

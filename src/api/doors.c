@@ -3,14 +3,19 @@
  * too many.
  *
  * Each connection has a time limit: from its start, or from the last answer, to
- * the end of the next request. The library limits only silence, so a caller
- * that sends a byte now and then could keep a connection open for ever.
+ * the end of the next request; and for an answer. The library limits only silence,
+ * so a caller that sends or reads a byte now and then could keep a connection open
+ * for ever. A request that waits for the loop or the store has no limit.
  *
  * A new connection is never refused. When there are too many, one is closed:
  * the one that has been silent longest, or, if none is silent, the one whose
  * answer began first. An address with more than half of all connections makes
  * room for its own new ones, so that it cannot push out an operator elsewhere.
  * Event streams are not closed; they have a lower limit of their own.
+ *
+ * An answer is in memory until its caller has read it, and a page may have
+ * megabytes. When all answers on their way take too much, the address that takes the
+ * most loses its largest.
  */
 #include <microhttpd.h>
 #include <stdlib.h>
@@ -23,8 +28,15 @@
 
 /* Under the lock */
 
+static void end_answer(struct hf_api_door *door)
+{
+	door->api->n_sending -= door->n_bytes;
+	door->n_bytes = 0;
+}
+
 static void shut(struct hf_api_door *door, enum hf_tls_result why)
 {
+	end_answer(door);
 	if (door->state != HF_API_DOOR_CLOSES)
 		door->shut = why;
 	door->state = HF_API_DOOR_CLOSES;
@@ -34,9 +46,11 @@ static void shut(struct hf_api_door *door, enum hf_tls_result why)
 /* Shall @door be closed before @other? */
 static bool is_less_worth(const struct hf_api_door *door, const struct hf_api_door *other)
 {
+	bool is_silent = door->state == HF_API_DOOR_WAITS;
+
 	if (!other)
 		return true;
-	return door->state != other->state ? door->state == HF_API_DOOR_WAITS : door->since < other->since;
+	return is_silent != (other->state == HF_API_DOOR_WAITS) ? is_silent : door->since < other->since;
 }
 
 static void make_room(struct hf_api *api, const struct hf_api_door *newcomer)
@@ -62,6 +76,54 @@ static void make_room(struct hf_api *api, const struct hf_api_door *newcomer)
 		shut(of_host, HF_TLS_CROWDED);
 	else if (of_all)
 		shut(of_all, HF_TLS_CROWDED);
+}
+
+static size_t bytes_for(struct hf_api *api, const struct hf_addr *host)
+{
+	size_t n = 0;
+
+	hf_list_for_each(pos, &api->doors) {
+		const struct hf_api_door *door = hf_list_entry(pos, struct hf_api_door, link);
+
+		if (hf_addr_same_host(&door->host, host))
+			n += door->n_bytes;
+	}
+	return n;
+}
+
+/* Shall the answer of @door end before that of @other? Of equal ones the one that began first. */
+static bool is_larger(const struct hf_api_door *door, const struct hf_api_door *other)
+{
+	return door->n_bytes != other->n_bytes ? door->n_bytes > other->n_bytes : door->since < other->since;
+}
+
+/* Ends an answer other than that of @newcomer. False: there is none. */
+static bool end_another(struct hf_api *api, const struct hf_api_door *newcomer)
+{
+	struct hf_api_door *found = NULL;
+	size_t most = 0;
+
+	hf_list_for_each(pos, &api->doors) {
+		struct hf_api_door *door = hf_list_entry(pos, struct hf_api_door, link);
+		size_t n = door->n_bytes && door != newcomer ? bytes_for(api, &door->host) : 0;
+
+		if (n > most || (n && n == most && is_larger(door, found))) {
+			most = n;
+			found = door;
+		}
+	}
+	if (found)
+		shut(found, HF_TLS_CROWDED);
+	return found;
+}
+
+static void set_state(struct hf_api_door *door, enum hf_api_door_state state)
+{
+	end_answer(door);
+	if (door->state == HF_API_DOOR_CLOSES)
+		return;
+	door->state = state;
+	door->since = hf_loop_clock(door->api->options.loop);
 }
 
 static void add(struct hf_api *api, struct hf_api_door *door)
@@ -114,6 +176,7 @@ void hf_api_on_connection(void *user, struct MHD_Connection *connection, void **
 	if (!door)
 		return;
 	pthread_mutex_lock(&api->lock);
+	end_answer(door);
 	hf_link_remove(&door->link);
 	api->n_doors--;
 	is_shut = door->state == HF_API_DOOR_CLOSES;
@@ -124,24 +187,60 @@ void hf_api_on_connection(void *user, struct MHD_Connection *connection, void **
 	*contextp = NULL;
 }
 
-void hf_api_set_door(struct hf_api *api, struct MHD_Connection *connection, enum hf_api_door_state state)
+static struct hf_api_door *door_of(struct MHD_Connection *connection)
 {
 	const union MHD_ConnectionInfo *info =
 		MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
-	struct hf_api_door *door = info ? info->socket_context : NULL;
+
+	return info ? info->socket_context : NULL;
+}
+
+void hf_api_set_door(struct hf_api *api, struct MHD_Connection *connection, enum hf_api_door_state state)
+{
+	struct hf_api_door *door = door_of(connection);
 
 	if (!door)
 		return;
 	pthread_mutex_lock(&api->lock);
-	if (door->state != HF_API_DOOR_CLOSES) {
-		door->state = state;
-		door->since = hf_loop_clock(api->options.loop);
-	}
+	set_state(door, state);
 	pthread_cond_signal(&api->door_changed);
 	pthread_mutex_unlock(&api->lock);
 }
 
+void hf_api_door_sends(struct hf_api *api, struct MHD_Connection *connection, size_t n_bytes)
+{
+	struct hf_api_door *door = door_of(connection);
+
+	if (!door)
+		return;
+	pthread_mutex_lock(&api->lock);
+	set_state(door, HF_API_DOOR_SENDS);
+	if (door->state == HF_API_DOOR_SENDS) {
+		door->n_bytes = n_bytes;
+		api->n_sending += n_bytes;
+	}
+	while (api->n_sending > HF_API_MAX_SENDING && end_another(api, door))
+		;
+	pthread_mutex_unlock(&api->lock);
+}
+
 /* The loop's side */
+
+static bool is_late(const struct hf_api_door *door, uint64_t now)
+{
+	switch (door->state) {
+	case HF_API_DOOR_WAITS:
+		return now > door->since + HF_API_REQUEST_NS;
+	case HF_API_DOOR_SENDS:
+		return now > door->since + HF_API_ANSWER_NS;
+	case HF_API_DOOR_CLOSES:
+		return true; /* again, if the library did not see it */
+	case HF_API_DOOR_SERVES:
+	case HF_API_DOOR_STREAMS:
+		break;
+	}
+	return false;
+}
 
 void hf_api_sweep_doors(struct hf_api *api, uint64_t now)
 {
@@ -151,8 +250,7 @@ void hf_api_sweep_doors(struct hf_api *api, uint64_t now)
 	hf_list_for_each(pos, &api->doors) {
 		struct hf_api_door *door = hf_list_entry(pos, struct hf_api_door, link);
 
-		if (door->state == HF_API_DOOR_CLOSES ||
-		    (door->state == HF_API_DOOR_WAITS && now > door->since + HF_API_REQUEST_NS))
+		if (is_late(door, now))
 			shut(door, HF_TLS_LATE);
 	}
 	pthread_mutex_unlock(&api->lock);
@@ -177,6 +275,11 @@ size_t hf_api_count_doors(struct hf_api *api)
 	return n;
 }
 
+static bool is_answering(const struct hf_api_door *door)
+{
+	return door->state == HF_API_DOOR_SERVES || door->state == HF_API_DOOR_SENDS;
+}
+
 void hf_api_await_answers(struct hf_api *api)
 {
 	struct timespec at;
@@ -191,7 +294,7 @@ void hf_api_await_answers(struct hf_api *api)
 	while (serves && r == 0) {
 		serves = false;
 		hf_list_for_each(link, &api->doors)
-			serves |= hf_list_entry(link, struct hf_api_door, link)->state == HF_API_DOOR_SERVES;
+			serves |= is_answering(hf_list_entry(link, struct hf_api_door, link));
 		if (serves)
 			r = pthread_cond_clockwait(&api->door_changed, &api->lock, CLOCK_MONOTONIC, &at);
 	}

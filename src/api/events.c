@@ -184,6 +184,7 @@ static ssize_t on_read(void *user, uint64_t at, char *out, size_t max)
 {
 	struct reader *reader = user;
 	struct hf_events *events = reader->events;
+	bool is_closed;
 	size_t n;
 
 	if (reader->is_gone)
@@ -191,13 +192,14 @@ static ssize_t on_read(void *user, uint64_t at, char *out, size_t max)
 	if (reader->at == reader->n_pending) {
 		pthread_mutex_lock(&events->lock);
 		take(reader);
-		if (reader->n_pending == 0 && !events->is_closed) {
+		is_closed = events->is_closed;
+		if (reader->n_pending == 0 && !is_closed) {
 			reader->is_sleeping = true;
 			MHD_suspend_connection(reader->connection);
 		}
 		pthread_mutex_unlock(&events->lock);
 		if (reader->n_pending == 0)
-			return events->is_closed ? MHD_CONTENT_READER_END_OF_STREAM : 0;
+			return is_closed ? MHD_CONTENT_READER_END_OF_STREAM : 0;
 	}
 	n = HF_MIN(max, reader->n_pending - reader->at);
 	memcpy(out, reader->pending + reader->at, n);

@@ -179,10 +179,13 @@ struct hf_api_request {
 #define HF_API_MAX_DOORS 192
 #define HF_API_REQUEST_NS \
 	(15 * HF_NS_PER_S) /* from the start, or from the last answer, to the end of a request */
+#define HF_API_ANSWER_NS   (60 * HF_NS_PER_S) /* for the caller to take an answer */
+#define HF_API_MAX_SENDING (64u << 20)        /* bytes of all answers on their way */
 
 enum hf_api_door_state {
 	HF_API_DOOR_WAITS = 0, /* for a request, or for the rest of one */
-	HF_API_DOOR_SERVES,    /* a request is being served, or its answer is being sent */
+	HF_API_DOOR_SERVES,    /* a request is being served; it may wait for the store */
+	HF_API_DOOR_SENDS,     /* its answer is being sent */
 	HF_API_DOOR_STREAMS,   /* sends events until the reader ends it */
 	HF_API_DOOR_CLOSES,    /* shut by us; the library has not closed it yet */
 };
@@ -194,6 +197,7 @@ struct hf_api_door {
 	struct hf_addr host; /* (c) */
 	enum hf_api_door_state state;
 	uint64_t since;           /* when it entered this state */
+	size_t n_bytes;           /* (q) in HF_API_DOOR_SENDS: memory of the answer */
 	enum hf_tls_result shut;  /* (q) HTTPS: in HF_API_DOOR_CLOSES, why */
 	struct hf_api_keys *keys; /* (h) HTTPS: those of its session */
 	bool has_begun;           /* (h) HTTPS: the first byte was one of TLS */
@@ -237,6 +241,7 @@ struct hf_api {
 	struct hf_list doors;        /* (q) */
 	size_t n_doors;              /* (q) */
 	uint64_t n_doors_shut;       /* (q) because there were too many */
+	size_t n_sending;            /* (q) bytes of answers on their way */
 	_Atomic uint64_t handshakes[HF_TLS_N_RESULTS];
 	pthread_cond_t door_changed;
 	struct hf_task task;
@@ -251,10 +256,12 @@ int hf_api_http_start(struct hf_api *api);
 void hf_api_http_stop(struct hf_api *api);
 void hf_api_resume(struct hf_api_request *request); /* called by the loop when look() is done */
 
-/* doors.c: the first two on the HTTP thread */
+/* doors.c: the first three on the HTTP thread */
 void hf_api_on_connection(void *user, struct MHD_Connection *connection, void **contextp,
 			  enum MHD_ConnectionNotificationCode code);
 void hf_api_set_door(struct hf_api *api, struct MHD_Connection *connection, enum hf_api_door_state state);
+/* An answer that takes @n_bytes of memory begins; if all answers take too much, another one is cut off. */
+void hf_api_door_sends(struct hf_api *api, struct MHD_Connection *connection, size_t n_bytes);
 void hf_api_sweep_doors(struct hf_api *api, uint64_t now); /* on the loop */
 size_t hf_api_count_doors(struct hf_api *api);
 void hf_api_show_door_limit(struct hf_api *api, struct hf_limit_use uses[HF_N_LIMITS]);
@@ -278,6 +285,7 @@ void hf_api_wait_for_loop(struct hf_api_request *request); /* the queue is as lo
 /* request.c */
 struct hf_api_request *hf_api_request_new(struct hf_api *api);
 void hf_api_request_free(struct hf_api_request *request);
+void hf_api_request_forget_rows(struct hf_api_request *request); /* the answer has all that it needs */
 /* Finds the route and parses its parameters; on an error sets code, error and message. */
 void hf_api_request_route(struct hf_api_request *request, const char *method);
 void hf_api_fail(struct hf_api_request *request, unsigned int code, const char *error, const char *message);

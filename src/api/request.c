@@ -29,10 +29,8 @@ struct hf_api_request *hf_api_request_new(struct hf_api *api)
 	return request;
 }
 
-void hf_api_request_free(struct hf_api_request *request)
+void hf_api_request_forget_rows(struct hf_api_request *request)
 {
-	if (!request)
-		return;
 	while (request->memory) {
 		struct hf_api_block *block = request->memory;
 
@@ -40,6 +38,15 @@ void hf_api_request_free(struct hf_api_request *request)
 		free(block);
 	}
 	free(request->rows);
+	request->rows = NULL;
+	request->n_rows = request->rows_size = 0;
+}
+
+void hf_api_request_free(struct hf_api_request *request)
+{
+	if (!request)
+		return;
+	hf_api_request_forget_rows(request);
 	free(request);
 }
 

@@ -160,6 +160,8 @@ class OperatorsDoor(Play):
     settings = ("api.listen=127.0.0.1:0",)
     N_STRANGERS = 300
     N_WRONG = 1000
+    N_ROWS = 1000
+    N_READERS = 40
 
     def ask_for_status(self):
         """By the command line; the seconds that it took."""
@@ -197,6 +199,24 @@ class OperatorsDoor(Play):
         """Answers that fill the way to a peer that does not read: the page is long enough, asked for again and again."""
         self.strangers(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n" * 200)
         self.assert_operator_is_served()
+
+    def n_doors(self):
+        return next(l["used"] for l in self.rest.get("/api/v1/limits").json["limits"] if l["name"] == "api_connections")
+
+    def test_long_answers_that_are_not_read_are_cut_off(self):
+        """A page of locks with long owners has megabytes. The server keeps 64 MiB of answers, and not one for each door."""
+        for i in range(self.N_ROWS):
+            self.assert_granted(self.a, self.lock_of(self.a, i, 1, svid=i, name="n" * 900, oh=b"o" * 1024))
+        path = f"/api/v1/locks?limit={self.N_ROWS}"
+        readers = [self.rest.raw(room=4096) for _ in range(self.N_READERS)]
+        for reader in readers:
+            self.addCleanup(reader.close)
+            reader.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
+        page = self.rest.get(path)  # from the same address, and last
+        self.assertEqual(len(page.json["locks"]), self.N_ROWS)
+        fit = (64 << 20) // len(page.body)
+        self.assertLess(2 * fit, self.N_READERS)
+        self.until(lambda: self.n_doors() <= fit + 2, "the others are cut off")
 
     def test_low_streams_do_not_keep_the_operator_out(self):
         self.strangers(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
