@@ -2,8 +2,11 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "cli/cli.h"
+
+#define MAX_PAGES 10000 /* of a list, with 1,000 rows each */
 
 void cli_escape(char *out, size_t size, const char *text)
 {
@@ -16,9 +19,15 @@ void cli_escape(char *out, size_t size, const char *text)
 	out[len] = '\0';
 }
 
+/* Clients choose the names of files, and a terminal would interpret some characters above ASCII, too. */
+size_t cli_json_flags(void)
+{
+	return JSON_REAL_PRECISION(15) | (isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0);
+}
+
 void cli_print_json(const json_t *json)
 {
-	json_dumpf(json, stdout, JSON_INDENT(2) | JSON_REAL_PRECISION(15));
+	json_dumpf(json, stdout, JSON_INDENT(2) | cli_json_flags());
 	putchar('\n');
 }
 
@@ -82,9 +91,9 @@ json_t *cli_ask(struct cli *cli, const char *method, const char *target, int *co
 json_t *cli_ask_all(struct cli *cli, const char *target, const char *name, int *codep)
 {
 	json_t *all = json_array();
-	char cursor[256] = "", page_target[8192];
+	char cursor[256] = "", last[256], page_target[8192];
 
-	for (;;) {
+	for (int i = 0; i < MAX_PAGES; i++) {
 		json_t *page;
 		const char *next;
 
@@ -97,10 +106,17 @@ json_t *cli_ask_all(struct cli *cli, const char *target, const char *name, int *
 		}
 		json_array_extend(all, json_object_get(page, name));
 		next = json_string_value(json_object_get(page, "next"));
+		memcpy(last, cursor, sizeof(last));
 		if (next)
 			cli_escape(cursor, sizeof(cursor), next);
 		json_decref(page);
 		if (!next)
 			return all;
+		if (strcmp(cursor, last) == 0)
+			break;
 	}
+	fprintf(cli->errors, "holdfast: %s answers with a list that has no end\n", cli->endpoint);
+	*codep = CLI_FAILED;
+	json_decref(all);
+	return NULL;
 }

@@ -93,6 +93,7 @@ json_t *cli_ask(struct cli *cli, const char *method, const char *target, int *co
 json_t *cli_ask_all(struct cli *cli, const char *target, const char *name, int *codep);
 void cli_escape(char *out, size_t size, const char *text); /* for use in a path or a query */
 void cli_print_json(const json_t *json);
+size_t cli_json_flags(void); /* for what goes to stdout */
 
 /* table.c */
 struct cli_table;
@@ -104,7 +105,10 @@ void cli_table_free(struct cli_table *table);
 /* A whole list: as JSON, as a table, or, if it is empty, @none. Frees @table. */
 void cli_print_list(const struct cli *cli, const json_t *items, struct cli_table *table, const char *none);
 #define CLI_NO_LIMIT ((size_t)1 << 30)
-/* Copies foreign text without characters that a terminal would interpret. Returns @out. */
+/* A text of an answer, as it came; NULL: it has none. Any program may have answered. */
+const char *cli_text(const json_t *object, const char *key);
+bool cli_text_is(const json_t *object, const char *key, const char *wanted);
+/* Copies foreign text without characters that a terminal would interpret; NULL is "-". Returns @out. */
 const char *cli_clean(char *out, size_t size, const char *text);
 const char *cli_duration(char *out, size_t size, double seconds);
 const char *cli_range(char *out, size_t size, const json_t *lock);

@@ -11,11 +11,6 @@
 #define POLL_MS  200
 #define WAIT_S   60 /* for the result of an order, and four leases: a fence may take long */
 
-static const char *text(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key));
-}
-
 static double seconds(const json_t *object, const char *key)
 {
 	return json_number_value(json_object_get(object, key));
@@ -25,7 +20,7 @@ static double seconds(const json_t *object, const char *key)
 
 static void print_lease(const json_t *lease)
 {
-	const char *holder = text(lease, "holder");
+	const char *holder = cli_text(lease, "holder");
 	char clean[512];
 
 	if (!holder) {
@@ -43,16 +38,16 @@ static void print_lease(const json_t *lease)
 /* "from a to b in 3.91 s, all locks were held: the lease was over" */
 static void print_result(const json_t *takeover)
 {
-	bool is_continued = strcmp(text(takeover, "result"), "continued") == 0;
-	const char *from = text(takeover, "from");
+	bool is_continued = cli_text_is(takeover, "result", "continued");
+	const char *from = cli_text(takeover, "from");
 	char clean[1024];
 
-	if (from && strcmp(from, text(takeover, "to")) != 0)
+	if (from && !cli_text_is(takeover, "to", from))
 		printf("from %s ", cli_clean(clean, sizeof(clean), from));
-	printf("to %s in %.2f s, %s", cli_clean(clean, sizeof(clean), text(takeover, "to")),
+	printf("to %s in %.2f s, %s", cli_clean(clean, sizeof(clean), cli_text(takeover, "to")),
 	       seconds(takeover, "seconds"),
 	       is_continued ? "all locks were held" : "clients reclaim their locks");
-	printf(": %s\n", cli_clean(clean, sizeof(clean), text(takeover, "reason")));
+	printf(": %s\n", cli_clean(clean, sizeof(clean), cli_text(takeover, "reason")));
 }
 
 static void print_nodes(const struct cli *cli, const json_t *nodes)
@@ -64,8 +59,9 @@ static void print_nodes(const struct cli *cli, const json_t *nodes)
 
 	json_array_foreach(nodes, i, node)
 	{
-		cli_table_add(table, (const char *[]){ text(node, "name"), text(node, "role"),
-						       text(node, "version"), text(node, "last_seen") });
+		cli_table_add(table,
+			      (const char *[]){ cli_text(node, "name"), cli_text(node, "role"),
+						cli_text(node, "version"), cli_text(node, "last_seen") });
 	}
 	cli_table_print(table, stdout, cli->has_colour, NO_LIMIT, NO_LIMIT);
 	cli_table_free(table);
@@ -74,21 +70,22 @@ static void print_nodes(const struct cli *cli, const json_t *nodes)
 static void print_cluster(const struct cli *cli, const json_t *cluster)
 {
 	const json_t *takeover = json_object_get(cluster, "last_takeover"), *address;
-	const char *role = text(cluster, "role"), *reason = text(cluster, "reason");
-	bool is_well = strcmp(role, "active") == 0 || strcmp(role, "standby") == 0;
+	bool is_well = cli_text_is(cluster, "role", "active") || cli_text_is(cluster, "role", "standby");
+	const char *reason = cli_text(cluster, "reason");
 	char clean[1024];
 	size_t i;
 
 	printf("service    %s%s%s, epoch %lld\n", cli_bold(cli),
-	       cli_clean(clean, sizeof(clean), text(cluster, "service")), cli_plain(cli),
+	       cli_clean(clean, sizeof(clean), cli_text(cluster, "service")), cli_plain(cli),
 	       (long long)json_integer_value(json_object_get(cluster, "epoch")));
-	printf("node       %s, ", cli_clean(clean, sizeof(clean), text(cluster, "node")));
-	printf("%s%s%s", is_well ? cli_green(cli) : cli_red(cli), role, cli_plain(cli));
+	printf("node       %s, ", cli_clean(clean, sizeof(clean), cli_text(cluster, "node")));
+	printf("%s%s%s", is_well ? cli_green(cli) : cli_red(cli),
+	       cli_clean(clean, sizeof(clean), cli_text(cluster, "role")), cli_plain(cli));
 	printf("%s%s\n", reason ? ": " : "", reason ? cli_clean(clean, sizeof(clean), reason) : "");
 	print_lease(json_object_get(cluster, "lease"));
 	printf("takeover   ");
 	if (json_is_object(takeover)) {
-		printf("%s ", text(takeover, "at"));
+		printf("%s ", cli_clean(clean, sizeof(clean), cli_text(takeover, "at")));
 		print_result(takeover);
 	} else {
 		puts("there was none");
@@ -154,15 +151,16 @@ static bool is_done(struct cli *cli, const json_t *before, const json_t *after, 
 {
 	if (!takes)
 		return is_new(before, after);
-	return after && strcmp(text(after, "role"), "active") == 0 && is_ready(cli);
+	return cli_text_is(after, "role", "active") && is_ready(cli);
 }
 
 /* Another node took the service instead of this one. */
 static bool is_lost(const json_t *before, const json_t *after, bool takes)
 {
 	const json_t *takeover = json_object_get(after, "last_takeover");
+	const char *node = cli_text(after, "node");
 
-	return takes && is_new(before, after) && strcmp(text(takeover, "to"), text(after, "node")) != 0;
+	return takes && is_new(before, after) && node && !cli_text_is(takeover, "to", node);
 }
 
 static int tell_result(const struct cli *cli, const json_t *before, const json_t *after)

@@ -4,11 +4,6 @@
 #include "base/macros.h"
 #include "cli/cli.h"
 
-static const char *text(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key));
-}
-
 static long long number(const json_t *object, const char *key)
 {
 	return json_integer_value(json_object_get(object, key));
@@ -23,7 +18,7 @@ static const char *count(char out[32], const json_t *object, const char *key)
 /* If the path is unknown, the beginning of the handle tells files apart. */
 static const char *file_of(char *out, size_t size, const json_t *lock)
 {
-	const char *path = text(lock, "file"), *handle = text(lock, "handle");
+	const char *path = cli_text(lock, "file"), *handle = cli_text(lock, "handle");
 
 	if (path)
 		snprintf(out, size, "%s", path);
@@ -38,7 +33,7 @@ static const char *file_of(char *out, size_t size, const json_t *lock)
 static void print_grace(const struct cli *cli, const json_t *grace)
 {
 	char left[32], reason[256];
-	const char *why = text(grace, "reason");
+	const char *why = cli_text(grace, "reason");
 
 	cli_clean(reason, sizeof(reason), why ? why : "");
 	if (!json_is_true(json_object_get(grace, "active"))) {
@@ -70,7 +65,7 @@ static void print_reload(const struct cli *cli, const json_t *reload)
 
 	if (!json_is_object(reload))
 		return;
-	printf("reload     %s: ", cli_clean(clean, sizeof(clean), text(reload, "at")));
+	printf("reload     %s: ", cli_clean(clean, sizeof(clean), cli_text(reload, "at")));
 	if (!json_is_true(json_object_get(reload, "loaded")))
 		printf("%sfailed%s, the old configuration stays; the log says why", cli_red(cli),
 		       cli_plain(cli));
@@ -89,25 +84,29 @@ static void print_status(struct cli *cli, const json_t *status)
 {
 	const json_t *store = json_object_get(status, "store");
 	bool is_healthy = json_is_true(json_object_get(store, "healthy"));
-	const char *role = text(status, "role");
-	char up[32], name[256], why[512];
+	bool is_active = cli_text_is(status, "role", "active");
+	char up[32], name[256], version[64], backend[64], durability[64], why[512];
 
 	printf("server     %s%s%s, version %s, up %s, at %s\n", cli_bold(cli),
-	       cli_clean(name, sizeof(name), text(status, "name")), cli_plain(cli), text(status, "version"),
+	       cli_clean(name, sizeof(name), cli_text(status, "name")), cli_plain(cli),
+	       cli_clean(version, sizeof(version), cli_text(status, "version")),
 	       cli_duration(up, sizeof(up), json_number_value(json_object_get(status, "uptime_seconds"))),
 	       cli->endpoint);
-	if (role)
+	if (cli_text(status, "role"))
 		printf("role       %s%s%s; see `holdfast cluster`\n",
-		       strcmp(role, "active") == 0 ? cli_green(cli) : cli_yellow(cli), role, cli_plain(cli));
+		       is_active ? cli_green(cli) : cli_yellow(cli),
+		       cli_clean(why, sizeof(why), cli_text(status, "role")), cli_plain(cli));
 	if (json_is_null(json_object_get(status, "sm_state"))) {
 		/* A standby has nothing else to show; the reason names the active node. */
 		printf("service    %s\n",
-		       cli_clean(why, sizeof(why), text(json_object_get(status, "grace"), "reason")));
+		       cli_clean(why, sizeof(why), cli_text(json_object_get(status, "grace"), "reason")));
 		return;
 	}
 	printf("state      %lld, epoch %lld\n", number(status, "sm_state"), number(status, "epoch"));
-	printf("store      %s, durability %s, %s%s%s\n", text(store, "backend"),
-	       text(store, "lock_durability"), is_healthy ? cli_green(cli) : cli_red(cli),
+	printf("store      %s, durability %s, %s%s%s\n",
+	       cli_clean(backend, sizeof(backend), cli_text(store, "backend")),
+	       cli_clean(durability, sizeof(durability), cli_text(store, "lock_durability")),
+	       is_healthy ? cli_green(cli) : cli_red(cli),
 	       is_healthy ? "healthy" : "FAILING: no lock is granted", cli_plain(cli));
 	print_grace(cli, json_object_get(status, "grace"));
 	print_exports(cli, json_object_get(status, "exports"));
@@ -156,10 +155,11 @@ static struct cli_table *lock_table(const json_t *locks)
 	{
 		char range[64], file[4096];
 
-		cli_table_add(table, (const char *[]){ text(lock, "share"), file_of(file, sizeof(file), lock),
-						       cli_range(range, sizeof(range), lock),
-						       text(lock, "mode"), text(lock, "state"),
-						       text(lock, "client"), text(lock, "owner") });
+		cli_table_add(table,
+			      (const char *[]){ cli_text(lock, "share"), file_of(file, sizeof(file), lock),
+						cli_range(range, sizeof(range), lock), cli_text(lock, "mode"),
+						cli_text(lock, "state"), cli_text(lock, "client"),
+						cli_text(lock, "owner") });
 	}
 	return table;
 }
@@ -174,10 +174,10 @@ void cli_print_locks(const struct cli *cli, FILE *out, const json_t *locks)
 
 static void print_transport(const json_t *client)
 {
-	const char *identity = text(client, "identity");
+	const char *identity = cli_text(client, "identity");
 	char clean[512];
 
-	printf("transport  %s", text(client, "transport"));
+	printf("transport  %s", cli_clean(clean, sizeof(clean), cli_text(client, "transport")));
 	if (identity)
 		printf(", identity %s", cli_clean(clean, sizeof(clean), identity));
 	if (number(client, "refused_calls"))
@@ -199,14 +199,15 @@ static int show_client(struct cli *cli, const char *id)
 	if (cli->is_json) {
 		cli_print_json(client);
 	} else {
-		char clean[2048];
-		const char *seen = text(client, "last_seen");
+		char clean[2048], status[64], when[64];
+		const char *seen = cli_text(client, "last_seen");
 		const json_t *locks = json_object_get(client, "locks");
 
 		printf("client     %s%s%s\n", cli_bold(cli),
-		       cli_clean(clean, sizeof(clean), text(client, "id")), cli_plain(cli));
-		printf("status     %s, state number %lld, last seen %s\n", text(client, "status"),
-		       number(client, "sm_state"), seen ? seen : "never");
+		       cli_clean(clean, sizeof(clean), cli_text(client, "id")), cli_plain(cli));
+		printf("status     %s, state number %lld, last seen %s\n",
+		       cli_clean(status, sizeof(status), cli_text(client, "status")),
+		       number(client, "sm_state"), cli_clean(when, sizeof(when), seen ? seen : "never"));
 		print_transport(client);
 		printf("locks      %lld\nwaiters    %lld\n\n", number(client, "lock_count"),
 		       number(client, "waiters"));
@@ -245,11 +246,11 @@ int cli_clients(struct cli *cli, const char *argument)
 
 		cli_table_add(table,
 			      (const char *[]){
-				      text(client, "id"), text(client, "status"),
+				      cli_text(client, "id"), cli_text(client, "status"),
 				      count(state, client, "sm_state"), count(locks, client, "locks"),
-				      count(waiters, client, "waiters"), text(client, "transport"),
-				      text(client, "identity"), count(refused, client, "refused_calls"),
-				      text(client, "last_seen"),
+				      count(waiters, client, "waiters"), cli_text(client, "transport"),
+				      cli_text(client, "identity"), count(refused, client, "refused_calls"),
+				      cli_text(client, "last_seen"),
 				      json_is_number(seconds) ? cli_duration(silent, sizeof(silent),
 									     json_number_value(seconds))
 							      : NULL });
@@ -298,7 +299,7 @@ int cli_waiters(struct cli *cli, const char *argument)
 		cli_table_add(table, (const char *[]){ cli_duration(since, sizeof(since), seconds),
 						       file_of(file, sizeof(file), waiter),
 						       cli_range(range, sizeof(range), waiter),
-						       text(waiter, "mode"), text(waiter, "client"),
+						       cli_text(waiter, "mode"), cli_text(waiter, "client"),
 						       cli_blockers(blockers, sizeof(blockers), waiter) });
 	}
 	cli_print_list(cli, waiters, table, "There are no waiters.");
@@ -306,12 +307,14 @@ int cli_waiters(struct cli *cli, const char *argument)
 	return code;
 }
 
-/* "read_write" -> "read+write" */
+/* "read_write" -> "read+write", "deny_read" -> "read" */
 static const char *access_of(char out[32], const char *name)
 {
+	static const char deny[] = "deny_";
+	bool denies = name && strncmp(name, deny, strlen(deny)) == 0;
 	char *blank;
 
-	snprintf(out, 32, "%s", name ? name : "-");
+	snprintf(out, 32, "%s", name ? name + (denies ? strlen(deny) : 0) : "-");
 	blank = strchr(out, '_');
 	if (blank)
 		*blank = '+';
@@ -338,14 +341,13 @@ int cli_reservations(struct cli *cli, const char *argument)
 	json_array_foreach(items, i, item)
 	{
 		char file[4096], access[32], denies[32], n[32], unreclaimed[32];
-		const char *mode = text(item, "mode");
 
 		cli_table_add(table, (const char *[]){
-					     text(item, "share"), file_of(file, sizeof(file), item),
-					     access_of(access, text(item, "access")),
-					     access_of(denies, mode ? mode + strlen("deny_") : NULL),
+					     cli_text(item, "share"), file_of(file, sizeof(file), item),
+					     access_of(access, cli_text(item, "access")),
+					     access_of(denies, cli_text(item, "mode")),
 					     count(n, item, "count"), count(unreclaimed, item, "unreclaimed"),
-					     text(item, "client"), text(item, "owner") });
+					     cli_text(item, "client"), cli_text(item, "owner") });
 	}
 	cli_print_list(cli, items, table, "There are no reservations.");
 	json_decref(items);
@@ -369,7 +371,7 @@ int cli_shares(struct cli *cli, const char *argument)
 	{
 		char clients[32], locks[32], waiters[32];
 
-		cli_table_add(table, (const char *[]){ text(share, "name"), text(share, "path"),
+		cli_table_add(table, (const char *[]){ cli_text(share, "name"), cli_text(share, "path"),
 						       count(clients, share, "clients"),
 						       count(locks, share, "locks"),
 						       count(waiters, share, "waiters") });

@@ -86,7 +86,7 @@ static bool check_server(struct cli_findings *findings, char *name, size_t size)
 	} else {
 		cli_find(findings, CLI_FINE, "the server answers, and its store is healthy", NULL, NULL);
 	}
-	called = json_string_value(json_object_get(status, "name"));
+	called = cli_text(status, "name");
 	snprintf(name, size, "%s", called ? called : "");
 	json_decref(status);
 	free(response.body);

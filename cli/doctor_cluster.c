@@ -10,11 +10,6 @@
 #define STALE_S       10 /* and so many seconds more, is gone */
 #define COMMITS_LEASE 10 /* commits that must fit into one lease */
 
-static const char *text(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key));
-}
-
 static double seconds(const json_t *object, const char *key)
 {
 	return json_number_value(json_object_get(object, key));
@@ -22,16 +17,22 @@ static double seconds(const json_t *object, const char *key)
 
 static bool is(const json_t *node, const char *role)
 {
-	const char *own = text(node, "role");
+	return cli_text_is(node, "role", role);
+}
 
-	return own && strcmp(own, role) == 0;
+/* For a sentence */
+static const char *named(const json_t *object, const char *key)
+{
+	const char *text = cli_text(object, key);
+
+	return text ? text : "-";
 }
 
 /* Nodes */
 
 static time_t seen_at(const json_t *node)
 {
-	const char *seen = text(node, "last_seen");
+	const char *seen = cli_text(node, "last_seen");
 	struct tm tm = { 0 };
 
 	return seen && strptime(seen, "%Y-%m-%dT%H:%M:%S", &tm) ? timegm(&tm) : 0;
@@ -53,17 +54,18 @@ static void tell_of_node(struct cli_findings *findings, const json_t *node, doub
 	char what[512];
 
 	if (is_gone) {
-		snprintf(what, sizeof(what), "the node %s was not seen for %.0f s", text(node, "name"),
+		snprintf(what, sizeof(what), "the node %s was not seen for %.0f s", named(node, "name"),
 			 silent);
 		cli_find(findings, CLI_NOTE, what, "it cannot take over",
 			 "start holdfastd there, and look at its way to the database");
 	} else if (is(node, "mismatched")) {
-		snprintf(what, sizeof(what), "the node %s is mismatched%s%s", text(node, "name"),
-			 text(node, "reason") ? ": " : "", text(node, "reason") ? text(node, "reason") : "");
+		snprintf(what, sizeof(what), "the node %s is mismatched%s%s", named(node, "name"),
+			 cli_text(node, "reason") ? ": " : "",
+			 cli_text(node, "reason") ? cli_text(node, "reason") : "");
 		cli_find(findings, CLI_BAD, what, "it does not take over when the active node is gone",
 			 "make its exports and its lease those of the active node, and reload it");
 	} else {
-		snprintf(what, sizeof(what), "the node %s is %s", text(node, "name"), text(node, "role"));
+		snprintf(what, sizeof(what), "the node %s is %s", named(node, "name"), named(node, "role"));
 		cli_find(findings, CLI_FINE, what, NULL, NULL);
 	}
 }
@@ -85,7 +87,7 @@ static void check_nodes(struct cli_findings *findings, const json_t *cluster)
 	const json_t *nodes = json_object_get(cluster, "nodes"), *node;
 	double lease = seconds(json_object_get(cluster, "lease"), "seconds");
 	double patience = STALE_LEASES * lease + STALE_S;
-	const char *own = text(cluster, "node"), *version = NULL;
+	const char *own = cli_text(cluster, "node"), *version = NULL;
 	size_t i, n_active = 0, n_ready = 0;
 	time_t now = last_seen_of_all(nodes);
 	bool differ = false;
@@ -95,15 +97,15 @@ static void check_nodes(struct cli_findings *findings, const json_t *cluster)
 		double silent = difftime(now, seen_at(node));
 		bool is_gone = silent > patience;
 
-		if (!own || strcmp(text(node, "name"), own) != 0)
+		if (!own || !cli_text_is(node, "name", own))
 			tell_of_node(findings, node, silent, is_gone);
 		if (is_gone)
 			continue;
 		/* An active node is seen each third of its lease. One that died keeps its last role. */
 		n_active += is(node, "active") && silent <= lease + 1;
 		n_ready += is(node, "standby");
-		differ |= version && strcmp(version, text(node, "version")) != 0;
-		version = text(node, "version");
+		differ |= version && !cli_text_is(node, "version", version);
+		version = cli_text(node, "version");
 	}
 	tell_of_counts(findings, n_active, n_ready);
 	if (differ)
@@ -116,11 +118,11 @@ static void check_nodes(struct cli_findings *findings, const json_t *cluster)
  */
 static void check_this_node(struct cli_findings *findings, const json_t *cluster)
 {
-	const char *reason = text(cluster, "reason");
+	const char *reason = cli_text(cluster, "reason");
 	char what[1024];
 
-	snprintf(what, sizeof(what), "this node %s is %s for the service %s%s%s", text(cluster, "node"),
-		 text(cluster, "role"), text(cluster, "service"), reason ? ": " : "", reason ? reason : "");
+	snprintf(what, sizeof(what), "this node %s is %s for the service %s%s%s", named(cluster, "node"),
+		 named(cluster, "role"), named(cluster, "service"), reason ? ": " : "", reason ? reason : "");
 	if (is(cluster, "mismatched"))
 		cli_find(findings, CLI_BAD, what, "it does not take over when the active node is gone",
 			 "make its exports and its lease those of the active node, and reload it");
@@ -143,7 +145,7 @@ static void check_lease(struct cli_findings *findings, const json_t *cluster)
 	static const char mend[] =
 		"look at the logs of the nodes; `holdfast cluster take` on the one that is to serve";
 	const json_t *lease = json_object_get(cluster, "lease");
-	const char *holder = text(lease, "holder");
+	const char *holder = cli_text(lease, "holder");
 	double ago = seconds(lease, "renewed_seconds_ago");
 	char what[512];
 
@@ -266,6 +268,9 @@ void cli_doctor_cluster(struct cli_findings *findings)
 	check_fence(findings, cluster);
 	check_pace(findings, cluster);
 	json_array_foreach(json_object_get(cluster, "addresses"), i, address)
-		check_address(findings, json_string_value(address));
+	{
+		if (json_is_string(address))
+			check_address(findings, json_string_value(address));
+	}
 	json_decref(cluster);
 }

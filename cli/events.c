@@ -5,15 +5,18 @@
 
 #include "cli/cli.h"
 
+#define MAX_TIME 1e12 /* an answer may have numbers that fit no time_t */
+
 struct stream {
 	struct cli *cli;
 	char kind[64];
 };
 
-static void print_value(const char *key, const json_t *value)
+static void print_value(const char *name, const json_t *value)
 {
-	char clean[1024];
+	char clean[1024], key[64];
 
+	cli_clean(key, sizeof(key), name);
 	if (json_is_string(value))
 		printf(" %s=%s", key, cli_clean(clean, sizeof(clean), json_string_value(value)));
 	else if (json_is_integer(value))
@@ -24,7 +27,8 @@ static void print_value(const char *key, const json_t *value)
 
 static void print_event(struct stream *stream, json_t *data)
 {
-	time_t seconds = (time_t)json_number_value(json_object_get(data, "time"));
+	double at = json_number_value(json_object_get(data, "time"));
+	time_t seconds = at > 0 && at < MAX_TIME ? (time_t)at : 0;
 	char when[32] = "--:--:--", clean[64];
 	const char *key;
 	json_t *value;
@@ -32,7 +36,7 @@ static void print_event(struct stream *stream, json_t *data)
 
 	if (stream->cli->is_json) {
 		json_object_set_new(data, "event", json_string(stream->kind));
-		json_dumpf(data, stdout, JSON_COMPACT | JSON_REAL_PRECISION(15));
+		json_dumpf(data, stdout, JSON_COMPACT | cli_json_flags());
 		putchar('\n');
 		return;
 	}
@@ -64,6 +68,7 @@ static bool on_line(void *user, const char *line)
 int cli_events(struct cli *cli, const char *argument)
 {
 	struct stream stream = { .cli = cli };
+	char clean[512];
 	int status = 0;
 	int r = cli_stream(cli, "/api/v1/events", on_line, &stream, &status);
 
@@ -73,7 +78,7 @@ int cli_events(struct cli *cli, const char *argument)
 	}
 	if (status != 200) {
 		fprintf(stderr, "holdfast: no events from %s: %s\n", cli->endpoint,
-			r == -EKEYREJECTED ? cli->problem
+			r == -EKEYREJECTED ? cli_clean(clean, sizeof(clean), cli->problem)
 			: r < 0            ? strerror(-r)
 					   : "there are too many readers");
 		return r < 0 ? CLI_UNREACHABLE : CLI_FAILED;

@@ -16,6 +16,7 @@
 #define TIMEOUT_SECONDS 30
 #define MAX_ANSWER      (64u << 20)
 #define MAX_LINE        65536
+#define MAX_HEADERS     100
 
 /* Connecting */
 
@@ -242,9 +243,9 @@ static int read_head(FILE *stream, int *statusp, bool *is_chunkedp)
 	errno = 0;
 	if (!fgets(line, sizeof(line), stream))
 		return errno ? -errno : -ECONNRESET;
-	if (sscanf(line, "HTTP/1.%*d %d", statusp) != 1)
+	if (sscanf(line, "HTTP/1.%*d %3d", statusp) != 1)
 		return -EPROTO;
-	while (fgets(line, sizeof(line), stream)) {
+	for (int i = 0; i < MAX_HEADERS && fgets(line, sizeof(line), stream); i++) {
 		if (line[0] == '\r' || line[0] == '\n')
 			return 0;
 		*is_chunkedp |= strncasecmp(line, "Transfer-Encoding: chunked", 26) == 0;

@@ -50,12 +50,11 @@ int cli_limits(struct cli *cli, const char *argument)
 
 		snprintf(use, sizeof(use), "%.0f%%", percent_of(limit));
 		cli_table_add(table,
-			      (const char *[]){ json_string_value(json_object_get(limit, "name")),
-						number(used, limit, "used"), number(max, limit, "max"),
+			      (const char *[]){ cli_text(limit, "name"), number(used, limit, "used"),
+						number(max, limit, "max"),
 						json_is_null(json_object_get(limit, "used")) ? NULL : use,
-						number(refused, limit, "refused"),
-						json_string_value(json_object_get(limit, "by")),
-						json_string_value(json_object_get(limit, "what")) });
+						number(refused, limit, "refused"), cli_text(limit, "by"),
+						cli_text(limit, "what") });
 	}
 	cli_print_list(cli, limits, table, "There are no limits.");
 	json_decref(answer);
@@ -89,8 +88,8 @@ void cli_print_tight_limits(struct cli *cli)
 		if (!is_tight(limit))
 			continue;
 		printf("%s%s%s%s %.0f%% used", join, cli_yellow(cli),
-		       cli_clean(clean, sizeof(clean), json_string_value(json_object_get(limit, "name"))),
-		       cli_plain(cli), percent_of(limit));
+		       cli_clean(clean, sizeof(clean), cli_text(limit, "name")), cli_plain(cli),
+		       percent_of(limit));
 		if (refused)
 			printf(", %lld refused", refused);
 		join = "; ";

@@ -5,7 +5,7 @@
 
 int cli_grace(struct cli *cli, const char *argument)
 {
-	const json_t *reason;
+	const char *reason;
 	json_t *grace;
 	char left[32], clean[256];
 	int code;
@@ -18,8 +18,8 @@ int cli_grace(struct cli *cli, const char *argument)
 			&code);
 	if (!grace)
 		return code;
-	reason = json_object_get(grace, "reason");
-	cli_clean(clean, sizeof(clean), json_string_value(reason) ? json_string_value(reason) : "");
+	reason = cli_text(grace, "reason");
+	cli_clean(clean, sizeof(clean), reason ? reason : "");
 	if (cli->is_json)
 		cli_print_json(grace);
 	else if (json_is_true(json_object_get(grace, "active")))

@@ -133,8 +133,7 @@ static bool is_handle(const char *file)
 
 static bool is_in_file(const json_t *lock, const char *file)
 {
-	const char *path = json_string_value(json_object_get(lock, "file"));
-	const char *handle = json_string_value(json_object_get(lock, "handle"));
+	const char *path = cli_text(lock, "file"), *handle = cli_text(lock, "handle");
 	const char *digits = file + strlen(HANDLE);
 
 	if (!is_handle(file))
@@ -180,7 +179,7 @@ static json_t *handles_of(const json_t *locks)
 
 	json_array_foreach(locks, i, lock)
 	{
-		json_object_set_new(handles, json_string_value(json_object_get(lock, "handle")), json_true());
+		json_object_set_new(handles, cli_text(lock, "handle"), json_true());
 	}
 	return handles;
 }
@@ -204,7 +203,7 @@ static int check_locks(struct cli *cli, const char *id, const json_t *locks, con
 static int release_locks(struct cli *cli, const char *id, const json_t *locks, json_t *handles)
 {
 	const json_t *first = json_array_get(locks, 0);
-	char client[4096], target[8192];
+	char client[4096], file[3072], target[8192];
 	long long n = 0;
 	int code = CLI_OK;
 	const char *handle;
@@ -213,9 +212,11 @@ static int release_locks(struct cli *cli, const char *id, const json_t *locks, j
 	cli_escape(client, sizeof(client), id);
 	json_object_foreach(handles, handle, unused)
 	{
-		size_t len = (size_t)snprintf(target, sizeof(target), "/api/v1/locks?client=%s&handle=%s",
-					      client, handle);
+		size_t len;
 
+		cli_escape(file, sizeof(file), handle);
+		len = (size_t)snprintf(target, sizeof(target), "/api/v1/locks?client=%s&handle=%s", client,
+				       file);
 		if (cli->range && len < sizeof(target))
 			snprintf(target + len, sizeof(target) - len, "&offset=%lld&length=%lld",
 				 number(first, "offset"), number(first, "length"));
@@ -282,10 +283,11 @@ static bool has_anything(const json_t *client)
 
 static bool is_chosen(const struct cli *cli, const json_t *client)
 {
-	const char *address = json_string_value(json_object_get(client, "address"));
+	const char *address = cli_text(client, "address");
 	double silent = json_number_value(json_object_get(client, "silent_seconds"));
 
-	return has_anything(client) && (!cli->address || is_same_address(address, cli->address)) &&
+	return has_anything(client) && cli_text(client, "id") &&
+	       (!cli->address || is_same_address(address, cli->address)) &&
 	       (!cli->silent_for || silent >= strtod(cli->silent_for, NULL));
 }
 
@@ -322,8 +324,7 @@ static void show_chosen(const struct cli *cli, const json_t *clients)
 		snprintf(n[2], sizeof(n[2]), "%lld", number(client, "reservations"));
 		cli_duration(silent, sizeof(silent),
 			     json_number_value(json_object_get(client, "silent_seconds")));
-		cli_table_add(table, (const char *[]){ json_string_value(json_object_get(client, "id")), n[0],
-						       n[1], n[2], silent });
+		cli_table_add(table, (const char *[]){ cli_text(client, "id"), n[0], n[1], n[2], silent });
 	}
 	cli_table_print(table, shown_on(cli), cli->has_colour, CLI_NO_LIMIT, CLI_NO_LIMIT);
 	cli_table_free(table);
@@ -346,7 +347,7 @@ static int release_chosen(struct cli *cli, const json_t *clients)
 
 	json_array_foreach(clients, i, client)
 	{
-		target_of_client(target, sizeof(target), json_string_value(json_object_get(client, "id")));
+		target_of_client(target, sizeof(target), cli_text(client, "id"));
 		code = give(cli, target, &n);
 		if (code == CLI_UNREACHABLE || code == CLI_DENIED) /* so are all others */
 			return code;

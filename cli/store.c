@@ -215,7 +215,7 @@ static json_t *reservation_of(const struct hf_store_reservation *stored)
 static void put_fact(size_t *np, json_t *json)
 {
 	fputs((*np)++ ? ",\n    " : "\n    ", stdout);
-	json_dumpf(json, stdout, JSON_COMPACT);
+	json_dumpf(json, stdout, JSON_COMPACT | cli_json_flags());
 	json_decref(json);
 }
 
@@ -248,7 +248,7 @@ static void put_state(const struct hf_store_state *state, bool is_trusted)
 	json_t *json = state_of(state, is_trusted);
 
 	fputs("{\n  \"format\": \"holdfast store 1\",\n  \"state\": ", stdout);
-	json_dumpf(json, stdout, 0);
+	json_dumpf(json, stdout, cli_json_flags());
 	json_decref(json);
 }
 
@@ -490,7 +490,7 @@ static void print_checked(const struct cli *cli, const struct checking *checking
 	       checking->n_reservations, checking->n_waiters);
 	json_array_foreach(checking->faults, i, fault)
 	{
-		char *fact = json_dumps(json_object_get(fault, "fact"), JSON_COMPACT);
+		char *fact = json_dumps(json_object_get(fault, "fact"), JSON_COMPACT | JSON_ENSURE_ASCII);
 
 		printf("%sfault%s        %s: %s\n", cli_red(cli), cli_plain(cli),
 		       json_string_value(json_object_get(fault, "fault")), fact);

@@ -5,6 +5,8 @@
 #include "base/utf8.h"
 #include "cli/cli.h"
 
+#define MAX_SECONDS 1e15 /* an answer may have numbers that fit no integer */
+
 struct cli_table {
 	size_t n_columns;
 	size_t n_rows; /* including the titles */
@@ -24,8 +26,10 @@ static size_t width_of(const char *text)
 
 const char *cli_clean(char *out, size_t size, const char *text)
 {
-	size_t left = strlen(text), len = 0;
+	size_t left, len = 0;
 
+	text = text ? text : "-";
+	left = strlen(text);
 	while (left) {
 		uint32_t code;
 		size_t n = hf_utf8_decode(text, left, &code);
@@ -57,7 +61,7 @@ static void add_row(struct cli_table *table, const char *const *cells)
 	}
 	for (size_t i = 0; i < table->n_columns; i++)
 		table->cells[table->n_rows * table->n_columns + i] =
-			strdup(cli_clean(clean, sizeof(clean), cells[i] ? cells[i] : "-"));
+			strdup(cli_clean(clean, sizeof(clean), cells[i]));
 	table->n_rows++;
 }
 
@@ -174,9 +178,21 @@ void cli_print_list(const struct cli *cli, const json_t *items, struct cli_table
 
 /* Texts of values */
 
+const char *cli_text(const json_t *object, const char *key)
+{
+	return json_string_value(json_object_get(object, key));
+}
+
+bool cli_text_is(const json_t *object, const char *key, const char *wanted)
+{
+	const char *text = cli_text(object, key);
+
+	return text && strcmp(text, wanted) == 0;
+}
+
 const char *cli_duration(char *out, size_t size, double seconds)
 {
-	unsigned long s = seconds > 0 ? (unsigned long)seconds : 0;
+	unsigned long s = seconds > 0 ? (unsigned long)(seconds < MAX_SECONDS ? seconds : MAX_SECONDS) : 0;
 
 	if (s < 60)
 		snprintf(out, size, "%.1fs", seconds);

@@ -31,11 +31,6 @@ static struct window window_of(void)
 	return (struct window){ size.ws_row, size.ws_col };
 }
 
-static const char *text(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key));
-}
-
 static long long number(const json_t *object, const char *key)
 {
 	return json_integer_value(json_object_get(object, key));
@@ -63,7 +58,7 @@ static void put_waiters(FILE *out, struct cli *cli, const json_t *page, size_t r
 								    json_number_value(json_object_get(
 									    waiter, "waiting_seconds"))),
 						       cli_range(range, sizeof(range), waiter),
-						       text(waiter, "mode"), text(waiter, "client"),
+						       cli_text(waiter, "mode"), cli_text(waiter, "client"),
 						       cli_blockers(blockers, sizeof(blockers), waiter) });
 	}
 	cli_table_print(table, out, cli->has_colour, room, columns);
@@ -86,8 +81,9 @@ static void put_clients(FILE *out, struct cli *cli, const json_t *clients, size_
 
 		snprintf(locks, sizeof(locks), "%lld", number(sorted[i], "locks"));
 		snprintf(waiters, sizeof(waiters), "%lld", number(sorted[i], "waiters"));
-		cli_table_add(table, (const char *[]){ text(sorted[i], "id"), text(sorted[i], "status"),
-						       locks, waiters, text(sorted[i], "last_seen") });
+		cli_table_add(table,
+			      (const char *[]){ cli_text(sorted[i], "id"), cli_text(sorted[i], "status"),
+						locks, waiters, cli_text(sorted[i], "last_seen") });
 	}
 	free(sorted);
 	cli_table_print(table, out, cli->has_colour, room, columns);
@@ -98,13 +94,14 @@ static void put_head(FILE *out, struct cli *cli, const json_t *status, size_t co
 {
 	const json_t *grace = json_object_get(status, "grace"), *store = json_object_get(status, "store");
 	bool is_healthy = json_is_true(json_object_get(store, "healthy"));
-	char up[32], left[32], line[512], name[128];
+	char up[32], left[32], line[512], name[128], version[64], backend[64];
 
 	snprintf(line, sizeof(line), "%s %s up %s  state %lld  store %s %s",
-		 cli_clean(name, sizeof(name), text(status, "name") ? text(status, "name") : ""),
-		 text(status, "version"),
+		 cli_clean(name, sizeof(name), cli_text(status, "name")),
+		 cli_clean(version, sizeof(version), cli_text(status, "version")),
 		 cli_duration(up, sizeof(up), json_number_value(json_object_get(status, "uptime_seconds"))),
-		 number(status, "sm_state"), text(store, "backend"), is_healthy ? "healthy" : "FAILING");
+		 number(status, "sm_state"), cli_clean(backend, sizeof(backend), cli_text(store, "backend")),
+		 is_healthy ? "healthy" : "FAILING");
 	fprintf(out, "%s%.*s%s\n", is_healthy ? cli_bold(cli) : cli_red(cli), (int)columns, line,
 		cli_plain(cli));
 	snprintf(line, sizeof(line), "clients %lld  locks %lld  waiters %lld  grace %s",

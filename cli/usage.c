@@ -22,11 +22,6 @@ static const struct {
 	{ "errors", "errors_per_second" },
 };
 
-static const char *text(const json_t *object, const char *key)
-{
-	return json_string_value(json_object_get(object, key));
-}
-
 /* The rows by address, then one for all others. A page may move rows that are sorted by a counter. */
 static json_t *ask_rows(struct cli *cli, int *codep)
 {
@@ -115,11 +110,11 @@ int cli_usage(struct cli *cli, const char *argument)
 		snprintf(read, sizeof(read), "%.1f", by(row, "bytes_read") / MIB);
 		snprintf(written, sizeof(written), "%.1f", by(row, "bytes_written") / MIB);
 		cli_table_add(table,
-			      (const char *[]){ text(row, "address"), text(row, "share"),
+			      (const char *[]){ cli_text(row, "address"), cli_text(row, "share"),
 						count(n[0], row, "calls"), count(n[1], row, "reads"),
 						count(n[2], row, "writes"), count(n[3], row, "metadata"),
 						count(n[4], row, "locks"), read, written,
-						count(n[5], row, "errors"), text(row, "last_used") });
+						count(n[5], row, "errors"), cli_text(row, "last_used") });
 	}
 	cli_print_list(cli, rows, table, "No call was counted.");
 	json_decref(rows);
@@ -158,9 +153,9 @@ static json_t *rate_of(const json_t *row, const json_t *before, double seconds)
 
 static void key_of(char *out, size_t size, const json_t *row)
 {
-	const char *share = text(row, "share");
+	const char *address = cli_text(row, "address"), *share = cli_text(row, "share");
 
-	snprintf(out, size, "%s %s", text(row, "address"), share ? share : "");
+	snprintf(out, size, "%s %s", address ? address : "", share ? share : "");
 }
 
 json_t *cli_usage_rates(struct cli *cli, struct cli_usage_reading *reading, int *codep)
@@ -215,8 +210,8 @@ void cli_usage_put_rates(const struct cli *cli, FILE *out, const json_t *rates, 
 
 		for (size_t j = 0; j < HF_ARRAY_SIZE(values); j++)
 			snprintf(cells[j], sizeof(cells[j]), "%.1f", values[j]);
-		cli_table_add(table, (const char *[]){ text(rate, "address"), text(rate, "share"), cells[0],
-						       cells[1], cells[2], cells[3], cells[4] });
+		cli_table_add(table, (const char *[]){ cli_text(rate, "address"), cli_text(rate, "share"),
+						       cells[0], cells[1], cells[2], cells[3], cells[4] });
 	}
 	cli_table_print(table, out, cli->has_colour, room, columns);
 	cli_table_free(table);

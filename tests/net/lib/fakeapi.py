@@ -1,6 +1,7 @@
 """The API of a node as the test wants it: answers by method and path, over HTTP on loopback.
 
-A body is an object for JSON, a text as it is, or a queue: a stream of the texts that are put into it, until None.
+A body is an object for JSON, a text as it is, or a queue: a stream of the texts that are put into it, until None. Bytes are
+all that is sent, with the head.
 """
 
 import http.server
@@ -22,6 +23,9 @@ class FakeApi:
                 status, body = found() if callable(found) else found
                 if isinstance(body, queue.Queue):
                     self.stream(body)
+                    return
+                if isinstance(body, bytes):
+                    self.wfile.write(body)
                     return
                 data = (body if isinstance(body, str) else json.dumps(body)).encode()
                 self.send_response(status)
