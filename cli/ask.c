@@ -57,10 +57,8 @@ static int say_error(struct cli *cli, int status, const json_t *answer)
 
 	fprintf(cli->errors, "holdfast: %s\n",
 		cli_clean(clean, sizeof(clean), message ? message : "it failed"));
-	if (status == 401 && !*cli->token)
-		fprintf(cli->errors,
-			"          No token was found in %s; give --token-file or HOLDFAST_TOKEN.\n",
-			cli->token_file ? cli->token_file : cli->state_dir);
+	if (status == 401)
+		cli_explain_missing_token(cli);
 	if (status == 401 || status == 403)
 		return CLI_DENIED;
 	return status == 404 ? CLI_NOT_FOUND : CLI_FAILED;

@@ -62,6 +62,9 @@ struct cli {
 	FILE *errors;       /* where cli_ask() prints errors */
 	char endpoint[256]; /* the server that was found: host:port, or unix:/path */
 	bool is_https;
+	bool is_named;        /* by --server or HOLDFAST_SERVER */
+	char announced[256];  /* the first line of api.address; empty: there is none, or it was not read */
+	bool is_token_of_dir; /* the token is api.token of the state directory */
 	char pins[2][65];  /* of the state directory: SHA-256 of the certificates that the server may show */
 	size_t n_pins;     /* 0: CA and name of its certificate count */
 	char problem[512]; /* of -EKEYREJECTED: what is wrong with TLS, to follow the server's name */
@@ -70,6 +73,11 @@ struct cli {
 
 /* server.c */
 int cli_find_server(struct cli *cli); /* returns an exit code after printing what is wrong */
+/* Whether the server that was found may see the token. Ask after connecting: a server that has stopped since
+ * leaves its port to others. */
+bool cli_may_send_token(const struct cli *cli);
+/* After 401: says why no token was sent, if there was none to send. */
+void cli_explain_missing_token(const struct cli *cli);
 
 /* http.c */
 struct cli_response {

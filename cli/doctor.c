@@ -53,6 +53,18 @@ static json_t *ports_of(const struct cli *cli)
 	return json_load_file(path, 0, NULL);
 }
 
+/* Another program has the address, or a server with another state directory. */
+static void tell_of_stranger(struct cli_findings *findings)
+{
+	char what[8192];
+
+	snprintf(what, sizeof(what),
+		 "no server runs with the state directory %s; another program answers at %s",
+		 findings->cli->state_dir, findings->cli->endpoint);
+	cli_find(findings, CLI_NOTE, what, "its answers may be wrong; the token is not sent to it",
+		 "start holdfastd, or give the --state-dir of the server that runs");
+}
+
 /* Puts the server's name into @name, if it answers. Returns whether it is a standby. */
 static bool check_server(struct cli_findings *findings, char *name, size_t size)
 {
@@ -86,6 +98,8 @@ static bool check_server(struct cli_findings *findings, char *name, size_t size)
 	} else {
 		cli_find(findings, CLI_FINE, "the server answers, and its store is healthy", NULL, NULL);
 	}
+	if (r == 0 && *findings->cli->token && !cli_may_send_token(findings->cli))
+		tell_of_stranger(findings);
 	called = cli_text(status, "name");
 	snprintf(name, size, "%s", called ? called : "");
 	json_decref(status);

@@ -74,6 +74,7 @@ int cli_events(struct cli *cli, const char *argument)
 
 	if (status == 401) {
 		fputs("holdfast: this needs the server's token\n", stderr);
+		cli_explain_missing_token(cli);
 		return CLI_DENIED;
 	}
 	if (status != 200) {

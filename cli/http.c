@@ -226,7 +226,7 @@ static int send_request(const struct cli *cli, FILE *stream, const char *method,
 
 	fprintf(stream, "%s %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n", method, target,
 		is_unix ? "localhost" : cli->endpoint);
-	if (*cli->token)
+	if (cli_may_send_token(cli))
 		fprintf(stream, "Authorization: Bearer %s\r\n", cli->token);
 	if (strcmp(method, "GET") != 0)
 		fputs("Content-Length: 0\r\n", stream);

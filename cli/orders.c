@@ -56,11 +56,15 @@ int cli_notify(struct cli *cli, const char *argument)
 /* The token is in the fragment, which a browser never sends. */
 int cli_dashboard(struct cli *cli, const char *argument)
 {
+	bool has_token = cli_may_send_token(cli);
+
 	if (strncmp(cli->endpoint, "unix:", 5) == 0) {
 		fputs("holdfast: the API is on a Unix socket, which no browser can open\n", stderr);
 		return CLI_FAILED;
 	}
-	printf("%s://%s/%s%s\n", cli->is_https ? "https" : "http", cli->endpoint,
-	       *cli->token ? "#token=" : "", cli->token);
+	printf("%s://%s/%s%s\n", cli->is_https ? "https" : "http", cli->endpoint, has_token ? "#token=" : "",
+	       has_token ? cli->token : "");
+	if (*cli->token && !has_token)
+		cli_explain_missing_token(cli);
 	return CLI_OK;
 }

@@ -714,6 +714,9 @@ static int prepare(struct daemon *d)
 {
 	int r = open_state_dir(d);
 
+	/* A run that was killed left them. holdfast(1) would take another program for this server. */
+	if (r == 0)
+		hf_ports_file_remove(d->state_dir);
 	hf_setup_server_name(d->config, d->name);
 	hf_process_raise_file_limit(); /* before other parts plan with the limit */
 	/* Before rights are dropped. */
@@ -804,7 +807,7 @@ static void take_down(struct daemon *d)
 {
 	if (d->cluster)
 		hf_cluster_set_listener(d->cluster, NULL, NULL, NULL);
-	hf_ports_file_remove(d->state_dir);
+	hf_ports_file_remove(d->state_dir); /* while the API still has its port */
 	hf_manager_deinit(&d->manager);
 	hf_api_stop(d->api);
 	if (d->crew)

@@ -26,6 +26,7 @@ struct hf_ports {
 };
 
 int hf_ports_file_write(struct hf_state_dir *dir, const struct hf_ports *ports);
+/* Before the API gives up its port: holdfast(1) sends its token to the address that it finds. */
+void hf_ports_file_remove(struct hf_state_dir *dir);
 /* Before the API shows a certificate with @pin. Any thread, while the ports do not change. */
 int hf_ports_file_announce(struct hf_state_dir *dir, const struct hf_ports *ports, const char *pin);
-void hf_ports_file_remove(struct hf_state_dir *dir);

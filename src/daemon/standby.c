@@ -268,8 +268,8 @@ static int start(struct standby *standby)
 static void take_down(struct standby *standby)
 {
 	hf_cluster_set_listener(standby->cluster, NULL, NULL, NULL);
+	hf_ports_file_remove(standby->options->state_dir); /* while the API still has its port */
 	hf_api_stop(standby->api);
-	hf_ports_file_remove(standby->options->state_dir);
 	hf_timer_stop(&standby->examine_timer);
 	hf_manager_deinit(&standby->manager);
 	hf_work_cancel(&standby->examine_work);

@@ -9,11 +9,14 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/error.h"
 
-#define LOCK_FILE "lock"
+#define LOCK_FILE     "lock"
+#define LOCK_TRIES    100
+#define LOCK_PAUSE_NS 10000000
 
 struct hf_state_dir {
 	int fd;
@@ -70,6 +73,19 @@ static int say_why_not_locked(const struct hf_state_dir *dir, const char *path, 
 	return -EBUSY;
 }
 
+/* holdfast(1) takes the lock for a moment, to learn whether a server has it. */
+static bool is_locked(int fd)
+{
+	const struct timespec pause = { .tv_nsec = LOCK_PAUSE_NS };
+
+	for (int i = 1; flock(fd, LOCK_EX | LOCK_NB) < 0; i++) {
+		if (errno != EWOULDBLOCK || i == LOCK_TRIES)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
 static int take_lock(struct hf_state_dir *dir, const char *path, char *error, size_t error_size)
 {
 	dir->lock_fd = openat(dir->fd, LOCK_FILE, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -82,7 +98,7 @@ static int take_lock(struct hf_state_dir *dir, const char *path, char *error, si
 			 path, strerror(saved));
 		return -saved;
 	}
-	if (flock(dir->lock_fd, LOCK_EX | LOCK_NB) < 0)
+	if (!is_locked(dir->lock_fd))
 		return say_why_not_locked(dir, path, error, error_size);
 	if (ftruncate(dir->lock_fd, 0) < 0 || dprintf(dir->lock_fd, "%ld\n", (long)getpid()) < 0) {
 		snprintf(error, error_size, "cannot write to the state directory %s: %s", path,

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""holdfast, and a program that is not its server at the server's address: it crashes nothing and steers no terminal."""
+"""holdfast, and a program that is not its server at the server's address: it learns no token, crashes nothing and steers no terminal."""
 
 import contextlib
 import copy
 import json
 import os
 import shutil
+import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -14,16 +16,161 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 # pylint: disable=wrong-import-position
-from commandline import FAILED, HOLDFAST, OK, UNREACHABLE
+from commandline import DENIED, FAILED, HOLDFAST, OK, UNREACHABLE, CliPlay
 from fakeapi import FakeApi
+from https import HttpsPlay
 from play import main
 from terminal import Terminal
 from until import PATIENCE
 
+PORT = 8049
 STATUS = {"name": "localhost", "version": "1.0", "uptime_seconds": 5.5, "epoch": 7, "sm_state": 3, "role": "active", "exports": 1,
           "store": {"backend": "lmdb", "lock_durability": "process", "healthy": True}, "per_client": True, "reservations": 1,
           "grace": {"active": True, "ends_in_seconds": 5.5, "reason": "restart", "unreclaimed": 2}, "clients": 1, "locks": 2, "waiters": 0,
           "reload": {"at": "2027-01-15T08:00:00Z", "loaded": True, "at_next_start": ["server.port"]}}  # fmt: skip
+REFUSED = {"error": {"code": "no_token", "message": "This call needs a token."}}
+
+
+class StrangerPlay(CliPlay):
+    """The server's address is known: a local user can have it as soon as the server is gone."""
+
+    n_hosts = 0
+    settings = (f"api.listen=127.0.0.1:{PORT}",)
+
+    def setUp(self):
+        path = f"{self.daemon.state_dir}/state/api.token"
+        with open(path, encoding="ascii") as file:
+            self.token = file.read().strip()
+        self.sent = f"Bearer {self.token}"
+        self.token_file = path
+        self.api = None
+
+    def tearDown(self):
+        if self.api:
+            self.api.close()
+        if self.daemon.process.poll() is not None:
+            self.daemon.start()
+        super().tearDown()
+
+    def stranger(self):
+        """Takes the address until the end of the test; then the server is back."""
+        with self.daemon.namespace:
+            api = self.api = FakeApi(PORT)
+        for path in ("waiters", "clients", "limits"):
+            api.set("GET", f"/api/v1/{path}", 200, {path: [], "next": None})
+        api.set("GET", "/api/v1/status", 200, STATUS)
+        api.set("POST", "/api/v1/notify", 401, REFUSED)
+        api.set("GET", "/api/v1/events", 401, REFUSED)
+        return api
+
+    def assert_nothing_learnt(self, api):
+        self.assertTrue(api.calls)
+        self.assertEqual(set(api.tokens), {None}, api.calls)
+
+
+class Token(StrangerPlay):
+    def look_and_order(self, api):
+        self.assertIn(f"at 127.0.0.1:{PORT}\n", self.run_cli("status").stdout)
+        for words in (("notify",), ("events",)):
+            said = self.run_cli(*words, code=DENIED).stderr
+            self.assertIn(f"The token in {self.daemon.state_dir}/state is not sent: no server runs with this directory", said)
+        with self.daemon.namespace:
+            done = subprocess.run(self.words("doctor"), capture_output=True, text=True, timeout=PATIENCE, check=False)
+        self.assertIn("no server runs with the state directory", done.stdout)
+        done = self.run_cli("dashboard")
+        self.assertEqual(done.stdout, f"http://127.0.0.1:{PORT}/\n")
+        self.assertIn("is not sent", done.stderr)
+        self.assert_nothing_learnt(api)
+
+    def test_after_a_stop(self):
+        self.daemon.stop()
+        self.look_and_order(self.stranger())
+
+    def test_after_a_crash(self):
+        """api.address is left over."""
+        self.daemon.crash()
+        self.assertIn("api.address", os.listdir(f"{self.daemon.state_dir}/state"))
+        self.look_and_order(self.stranger())
+
+    def test_a_start_removes_what_a_crash_left(self):
+        """Before it waits for anything: its lock makes api.address credible. Here its database does not answer."""
+        self.daemon.crash()
+        with self.daemon.namespace, socket.create_server(("127.0.0.1", 0)) as database:
+            database.settimeout(PATIENCE)
+            words = [self.program, "--set", f"server.state_dir={self.daemon.state_dir}/state", "--set", "store.backend=postgres"]
+            words += ["--set", f"store.postgres=host=127.0.0.1 port={database.getsockname()[1]}", "--set", f"api.listen=127.0.0.1:{PORT}"]
+            with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as starting:
+                connection = database.accept()[0]
+                left = os.listdir(f"{self.daemon.state_dir}/state")
+                starting.kill()
+                connection.close()
+        self.assertNotIn("api.address", left)
+        self.assertNotIn("ports.json", left)
+
+    def test_while_a_command_runs(self):
+        """top asks each second; the server goes, and the stranger comes, between two questions."""
+        terminal = Terminal(self.words("top"), self.daemon.namespace)
+        terminal.wait("ends")
+        terminal.process.send_signal(signal.SIGSTOP)
+        self.daemon.stop()
+        api = self.stranger()
+        terminal.process.send_signal(signal.SIGCONT)
+        self.until(lambda: ("GET", "/api/v1/status") in api.calls, "top has asked")
+        terminal.write("q")
+        terminal.wait("\033[?1049l")
+        self.assertEqual(terminal.end(), OK)
+        self.assert_nothing_learnt(api)
+
+    def test_what_the_user_names_gets_it(self):
+        self.daemon.stop()
+        api = self.stranger()
+        other = {"HOLDFAST_TOKEN": "another-token-of-this-user"}
+        for words, env, sent in (
+            (("--server", f"127.0.0.1:{PORT}"), {}, self.sent),
+            ((), {"HOLDFAST_SERVER": f"127.0.0.1:{PORT}"}, self.sent),
+            (("--token-file", self.token_file), {}, self.sent),
+            ((), other, f"Bearer {other['HOLDFAST_TOKEN']}"),
+        ):
+            with self.subTest(words=words, env=env):
+                del api.tokens[:]
+                self.run_cli(*words, "status", env=env)
+                self.assertEqual(set(api.tokens), {sent})
+
+    def test_a_server_with_another_state_directory(self):
+        """It is found at the default address. The token of the directory that was looked at is not its token."""
+        with tempfile.TemporaryDirectory(prefix="hf-stranger-") as empty:
+            for content in (None, "f" * 64):
+                if content:
+                    with open(f"{empty}/api.token", "w", encoding="ascii") as file:
+                        file.write(content)
+                with self.subTest(has_token=content is not None):
+                    here = ("--state-dir", empty)
+                    self.assertIn(f"at 127.0.0.1:{PORT}\n", self.run_cli(*here, "status").stdout)
+                    self.run_cli(*here, "notify", code=DENIED)
+                    self.run_cli(*here, "--token-file", self.token_file, "notify")
+                    self.run_cli(*here, "notify", env={"HOLDFAST_TOKEN": self.token})
+        self.run_cli("notify")
+
+
+class Https(HttpsPlay, StrangerPlay):
+    """The certificate of api.address goes with the server. What is left must not be asked in the clear."""
+
+    settings = StrangerPlay.settings
+
+    def test_after_a_stop(self):
+        self.daemon.stop()
+        api = self.stranger()
+        self.run_cli("--json", "status")
+        self.run_cli("notify", code=DENIED)
+        self.assert_nothing_learnt(api)
+
+    def test_after_a_crash(self):
+        self.daemon.crash()
+        api = self.stranger()
+        self.run_cli("notify", code=UNREACHABLE)
+        self.assertEqual(api.calls, [])
+
+
 HOSTILE = "\033[2J\u009b31m\u007f"
 LOCK = {"share": "/data", "file": "/data/a", "handle": "0102", "client": "nlm:a:b", "owner": "o", "offset": 1, "length": 2, "mode": "shared",
         "state": "held", "waiting_seconds": 1.5, "blocked_by": ["o"], "blocked_by_clients": ["nlm:a:b"], "access": "read_write", "count": 1,

@@ -11,13 +11,15 @@ import threading
 
 
 class FakeApi:
-    def __init__(self):
+    def __init__(self, port=0):
         self.answers = {}  # (method, path) -> (status, body), or a function that gives them
         self.calls = []
+        self.tokens = []  # of the calls; None: it had none
         api = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def answer(self):
+                api.tokens.append(self.headers["Authorization"])
                 api.calls.append((self.command, self.path))
                 found = api.answers.get((self.command, self.path.split("?")[0]), (404, {"error": {"code": "not_found", "message": "No."}}))
                 status, body = found() if callable(found) else found
@@ -45,7 +47,7 @@ class FakeApi:
             def log_message(self, *_args):
                 pass
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
         self.address = f"127.0.0.1:{self.server.server_address[1]}"
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True)
         self.thread.start()

@@ -11,11 +11,17 @@
 #include "daemon/state_dir.h"
 
 static int flock_error; /* 0: it is the kernel's */
+static int n_busy;      /* so many times another process has the lock */
 
 int __real_flock(int fd, int operation);
 int __wrap_flock(int fd, int operation);
 int __wrap_flock(int fd, int operation)
 {
+	if (n_busy > 0) {
+		n_busy--;
+		errno = EWOULDBLOCK;
+		return -1;
+	}
 	if (!flock_error)
 		return __real_flock(fd, operation);
 	errno = flock_error;
@@ -42,7 +48,7 @@ static int tear_down(void **state)
 	struct bed *bed = *state;
 	char file[96];
 
-	flock_error = 0;
+	flock_error = n_busy = 0;
 	hf_state_dir_close(bed->dir);
 	snprintf(file, sizeof(file), "%s/lock", bed->path);
 	unlink(file);
@@ -70,6 +76,16 @@ static void test_in_use(void **state)
 	assert_int_equal(open_dir(bed, &bed->dir), 0);
 }
 
+/* holdfast(1) has the lock for a moment when it looks whether a server has it. */
+static void test_is_looked_at(void **state)
+{
+	struct bed *bed = *state;
+
+	n_busy = 3;
+	assert_int_equal(open_dir(bed, &bed->dir), 0);
+	assert_int_equal(n_busy, 0);
+}
+
 /* As on NFS without a lock manager, or in a kernel without memory: no other holdfastd is to blame. */
 static void test_cannot_be_locked(void **state)
 {
@@ -86,6 +102,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_in_use, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_is_looked_at, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_cannot_be_locked, set_up, tear_down),
 	};
 
