@@ -59,5 +59,8 @@ bool hf_api_token_equal(const char *ours, const char *theirs);
 
 struct hf_loop;
 
+/* Reads a token from @path. -EINVAL: it is too short or too long. -ENODATA: a pipe or a device, which is read
+ * only once, is left alone. */
+int hf_api_token_look(char out[static HF_API_TOKEN_MAX + 1], const char *path);
 /* Reads a token from @path, or creates it, readable by our user alone. Logs errors. */
 int hf_api_token_load(char out[static HF_API_TOKEN_MAX + 1], const char *path, struct hf_loop *loop);

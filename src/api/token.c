@@ -53,12 +53,35 @@ static int write_token(const char *path, const char *token)
 	return r;
 }
 
+static int take_token(char *out, int fd)
+{
+	char text[HF_API_TOKEN_MAX + 2]; /* one more than allowed, to detect longer ones */
+	ssize_t n = read(fd, text, sizeof(text) - 1);
+
+	if (n < 0)
+		return -errno;
+	text[n] = '\0';
+	text[strcspn(text, " \t\r\n")] = '\0';
+	if (strlen(text) < MIN_TOKEN || strlen(text) > HF_API_TOKEN_MAX)
+		return -EINVAL;
+	memcpy(out, text, strlen(text) + 1);
+	return 0;
+}
+
+int hf_api_token_look(char out[static HF_API_TOKEN_MAX + 1], const char *path)
+{
+	hf_cleanup(hf_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	struct stat st;
+
+	if (fd < 0 || fstat(fd, &st) < 0)
+		return -errno;
+	return S_ISREG(st.st_mode) || S_ISDIR(st.st_mode) ? take_token(out, fd) : -ENODATA;
+}
+
 static int read_token(char *out, const char *path)
 {
 	hf_cleanup(hf_closep) int fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY);
-	char text[HF_API_TOKEN_MAX + 2]; /* one more than allowed, to detect longer ones */
 	struct stat st;
-	ssize_t n;
 
 	if (fd < 0)
 		return -errno;
@@ -68,15 +91,7 @@ static int read_token(char *out, const char *path)
 		hf_log_warn("other users can read the token of the API; fix it with chmod 600", "file=%s",
 			    hf_log_quote(quoted, sizeof(quoted), path, strlen(path)));
 	}
-	n = read(fd, text, sizeof(text) - 1);
-	if (n < 0)
-		return -errno;
-	text[n] = '\0';
-	text[strcspn(text, " \t\r\n")] = '\0';
-	if (strlen(text) < MIN_TOKEN || strlen(text) > HF_API_TOKEN_MAX)
-		return -EINVAL;
-	memcpy(out, text, strlen(text) + 1);
-	return 0;
+	return take_token(out, fd);
 }
 
 int hf_api_token_load(char out[static HF_API_TOKEN_MAX + 1], const char *path, struct hf_loop *loop)

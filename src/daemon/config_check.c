@@ -6,6 +6,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
+#include "api/guard.h"
 #include "api/keys.h"
 #include "cluster/fence.h"
 #include "daemon/config_endpoint.h"
@@ -452,6 +453,47 @@ static int check_api_certificate(struct hf_config_load *load)
 				  hf_config_quote(quoted, sizeof(quoted), paths[r]), problem);
 }
 
+/* A file that is missing is made at the start. */
+static int check_token(struct hf_config_load *load, const char *key, const char *path,
+		       char token[static HF_API_TOKEN_MAX + 1])
+{
+	int r = *path ? hf_api_token_look(token, path) : 0;
+	char quoted[HF_CONFIG_QUOTE_SIZE];
+
+	if (r == 0 || r == -ENOENT || r == -ENODATA)
+		return 0;
+	hf_config_quote(quoted, sizeof(quoted), path);
+	if (r == -EINVAL)
+		return hf_config_complain(
+			&load->error, source_of(load, key),
+			"%s '%s' has fewer than 16 or more than 512 characters; give another token, or "
+			"remove the file: the next start makes one",
+			key, quoted);
+	return hf_config_complain(&load->error, source_of(load, key),
+				  "%s '%s' cannot be read (%s); give a file that the server can read, or one "
+				  "that does not exist: the next start makes it",
+				  key, quoted, strerror(-r));
+}
+
+static int check_tokens(struct hf_config_load *load)
+{
+	const struct hf_config *config = load->config;
+	char token[HF_API_TOKEN_MAX + 1] = "", view[HF_API_TOKEN_MAX + 1] = "";
+	int r;
+
+	if (*config->api.listen == '\0')
+		return 0;
+	r = check_token(load, "api.token_file", config->api.token_file, token);
+	if (r == 0)
+		r = check_token(load, "api.view_token_file", config->api.view_token_file, view);
+	if (r || *view == '\0' || strcmp(token, view) != 0)
+		return r;
+	return hf_config_complain(
+		&load->error, source_of(load, "api.view_token_file"),
+		"api.view_token_file and api.token_file contain the same token: one that may only "
+		"look must be another one; remove a file, and the next start makes it");
+}
+
 static int check_user(struct hf_config_load *load)
 {
 	const char *user = load->config->server.user;
@@ -486,6 +528,9 @@ int hf_config_check_host(struct hf_config_load *load)
 	if (r)
 		return r;
 	r = check_api_certificate(load);
+	if (r)
+		return r;
+	r = check_tokens(load);
 	if (r)
 		return r;
 	r = check_state_dir(load);

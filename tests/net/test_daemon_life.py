@@ -7,6 +7,7 @@ what it tells the service manager, and reloads.
 
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -362,7 +363,6 @@ class NoStart(Life):
             ("api.listen=192.0.2.77:80", "choose another api.listen address=192.0.2.77:80 "),
             (f"api.listen=unix:{self.base}/no/socket", "choose another api.listen path="),
             (f"api.token_file={self.base}/no/token", "cannot write the token of the API file="),
-            (f"api.token_file={self.base}", "cannot read the token of the API file="),
         ):
             with self.subTest(setting):
                 self.assertIn(words, self.refused(setting))
@@ -373,7 +373,37 @@ class NoStart(Life):
             with self.subTest(len(text)):
                 with open(token, "w", encoding="ascii") as out:
                     out.write(text)
-                self.assertIn("has fewer than 16 or more than 512 characters;", self.refused(f"api.token_file={token}"))
+                self.assert_wrong_token(f"'{token}' has fewer than 16 or more than 512 characters; ", token)
+        self.assert_wrong_token("cannot be read (Is a directory); ", self.base)
+        self.assert_wrong_token("cannot be read (Not a directory); ", f"{token}/below")
+        self.assertFalse(os.path.exists(f"{self.base}/state"), "a wrong configuration touches nothing")
+
+    def assert_wrong_token(self, words, path):
+        """With file and line, whether it is only checked or started."""
+        config = os.path.join(self.base, "token.yaml")
+        for key in ("token_file", "view_token_file"):
+            with open(config, "w", encoding="ascii") as out:
+                out.write(f"api:\n  listen: 127.0.0.1:0\n  {key}: {path}\n")
+            for flags in (("--check",), ()):
+                words_of_it = [os.environ["HOLDFASTD"], "--config", config, "--set", f"server.state_dir={self.base}/state", *flags]
+                done = subprocess.run(words_of_it, capture_output=True, text=True, timeout=PATIENCE, check=False)
+                self.assertEqual(done.returncode, 2, done.stderr)
+                self.assertRegex(done.stderr, f"^holdfastd: {config}:3: api.{key} .*{re.escape(words)}.*\n$")
+
+    def test_tokens_that_are_no_matter(self):
+        """The API is off, or the next start makes the file, or it can be read only once."""
+        for settings in (("api.listen=", f"api.token_file={self.base}"), (f"api.token_file={self.base}/no/token",), ("api.token_file=/dev/null",)):
+            words = [word for setting in settings for word in ("--set", setting)]
+            done = subprocess.run([os.environ["HOLDFASTD"], "--check", *words], capture_output=True, text=True, timeout=PATIENCE, check=False)
+            self.assertEqual((done.returncode, done.stderr), (0, ""), settings)
+
+    def test_the_same_token_in_both_files(self):
+        files = [os.path.join(self.base, name) for name in ("one", "two")]
+        for path in files:
+            with open(path, "w", encoding="ascii") as out:
+                out.write("x" * 64 + "\n")
+        said = self.refused(f"api.token_file={files[0]}", f"api.view_token_file={files[1]}", code=2)
+        self.assertIn("contain the same token", said)
 
     def test_a_wrong_configuration_touches_nothing(self):
         for setting in ("server.port=x", "server.listen=0.0.0.0,127.0.0.1", "api.listen=127.0.0.1:2049"):
