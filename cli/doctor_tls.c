@@ -15,6 +15,7 @@
 #include "cli/cli.h"
 #include "cli/doctor_wire.h"
 #include "daemon/args.h"
+#include "daemon/certificates.h"
 #include "daemon/config.h"
 #include "daemon/config_endpoint.h"
 #include "tls/tls.h"
@@ -141,7 +142,7 @@ static void check_key_file(struct cli_findings *findings, const struct examined 
 
 	if (stat(examined->key, &st) < 0)
 		return; /* the configuration was refused */
-	if (st.st_mode & (S_IRWXO | S_IWGRP)) {
+	if (hf_certificates_expose(st.st_mode)) {
 		snprintf(what, sizeof(what), "other users can read or write the key of %s, %s",
 			 examined->what, examined->key);
 		snprintf(mend, sizeof(mend), "chmod 600 %s; with server.user, 640 and that user's group",

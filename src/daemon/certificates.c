@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 
 #include "api/api.h"
@@ -26,6 +27,23 @@ static int refuse(const char *key, const char *path, const char *problem)
 	return -EINVAL;
 }
 
+bool hf_certificates_expose(unsigned int mode)
+{
+	return mode & (S_IRWXO | S_IWGRP);
+}
+
+/* @key: its name in the configuration */
+static void look_at_key(const char *key, const char *path)
+{
+	char quoted[512];
+	struct stat st;
+
+	if (stat(path, &st) == 0 && hf_certificates_expose(st.st_mode))
+		hf_log_warn("other users can read or write a private key; fix it with chmod 600, or, with "
+			    "server.user, chmod 640 and that user's group",
+			    "key=%s file=%s", key, hf_log_quote(quoted, sizeof(quoted), path, strlen(path)));
+}
+
 /* The configuration was checked with these files. Here the server has the rights of server.user. */
 int hf_certificates_load(struct hf_tls_keys **keysp, const struct hf_config *config)
 {
@@ -39,6 +57,8 @@ int hf_certificates_load(struct hf_tls_keys **keysp, const struct hf_config *con
 	if (*files.certificate == '\0')
 		return 0;
 	r = hf_tls_keys_load(keysp, &files, problem);
+	if (r == 0)
+		look_at_key("tls.key", files.key);
 	if (r <= 0)
 		return hf_trace(r);
 	return refuse(keys[r], paths[r], problem);
@@ -85,6 +105,8 @@ int hf_certificates_load_api(struct hf_api_keys **keysp, const struct hf_config 
 	if (*config->api.certificate == '\0')
 		return 0;
 	r = hf_api_keys_load(keysp, config->api.certificate, config->api.key, problem);
+	if (r == 0)
+		look_at_key("api.key", config->api.key);
 	if (r <= 0)
 		return hf_trace(r);
 	return refuse(keys[r], paths[r], problem);

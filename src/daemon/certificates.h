@@ -13,7 +13,12 @@ struct hf_config;
 struct hf_tls;
 struct hf_tls_keys;
 
-/* May wait for a disk. *keysp is NULL if no certificate is configured. Logs what is wrong; then -EINVAL. */
+/* Whether the mode of a private key lets other users read or write it. Its group may read it: that may be the
+ * group of server.user. */
+bool hf_certificates_expose(unsigned int mode);
+
+/* May wait for a disk. *keysp is NULL if no certificate is configured. Logs what is wrong; then -EINVAL.
+ * Warns of a private key that other users can read. */
 int hf_certificates_load(struct hf_tls_keys **keysp, const struct hf_config *config);
 /* New connections use @keys, which it takes; NULL: no new connection uses TLS. */
 void hf_certificates_take(struct hf_tls *tls, struct hf_tls_keys *keys);

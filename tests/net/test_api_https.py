@@ -252,6 +252,20 @@ class Reload(HttpsPlay):
         self.assertEqual(self.rest.shown(), "first")
         self.assertIn("api.certificate", self.rest.get("/api/v1/status").json["reload"]["at_next_start"])
 
+    def test_a_key_that_others_can_read_is_told(self):
+        said = "other users can read or write a private key"
+        for mode, warns in ((0o666, True), (0o604, True), (0o660, True), (0o640, False), (0o600, False)):
+            with self.subTest(mode=oct(mode)):
+                os.chmod(self.key, mode)
+                log = self.reload()
+                self.assertEqual(said in log, warns)
+                self.assertEqual(f"key=api.key file={self.key}" in log, warns)
+        os.chmod(self.key, 0o666)
+        self.daemon.stop()
+        before = len(self.daemon.log)
+        self.daemon.start()
+        self.assertIn(said, self.daemon.log[before:])
+
     def test_an_end_that_is_near_is_told(self):
         self.use(*self.ca.issue("past", self.names, ends="20200101000000Z"))
         self.assertIn("the TLS certificate has expired: clients refuse it. Renew it, and reload key=api.certificate", self.reload())

@@ -281,6 +281,14 @@ class Reload(Secured):
                 self.assertIn("holdfast.yaml:", log)
                 self.assertEqual(self.serial(self.secured()), before)
 
+    def test_a_key_that_others_can_read_is_told(self):
+        said = "other users can read or write a private key"
+        for mode, warns in ((0o604, True), (0o640, False)):
+            os.chmod(self.server[1], mode)
+            log = self.reload()
+            self.assertEqual(said in log, warns)
+            self.assertEqual(f"key=tls.key file={self.server[1]}" in log, warns)
+
     def test_tls_is_turned_off_and_on(self):
         caller = self.secured()
         with open(self.config, "w", encoding="ascii") as out:
