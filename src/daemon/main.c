@@ -47,7 +47,7 @@ static int run(const struct hf_args *args)
 	int r = hf_config_load(&config, args, error, sizeof(error));
 
 	if (r < 0) {
-		fprintf(stderr, "holdfastd: out of memory\n");
+		fprintf(stderr, "holdfastd: %s\n", error);
 		return EXIT_FAILURE;
 	}
 	if (r)

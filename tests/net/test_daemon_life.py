@@ -367,6 +367,14 @@ class NoStart(Life):
             with self.subTest(setting):
                 self.assertIn(words, self.refused(setting))
 
+    def test_a_working_directory_that_was_removed(self):
+        """The operator made no mistake in the configuration, and memory is not the reason."""
+        gone = ["sh", "-c", 'mkdir "$0" && cd "$0" && rmdir "$0" && exec "$@"', f"{self.base}/gone"]
+        words = [os.environ["HOLDFASTD"], "--check", "--export", "data"]
+        done = subprocess.run(gone + words, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertEqual(done.stderr, "holdfastd: the configuration could not be read: No such file or directory\n")
+
     def test_tokens_that_are_none(self):
         token = os.path.join(self.base, "token")
         for text in ("", "short\n", "x" * 15, "x" * 513, "x" * 5000):
