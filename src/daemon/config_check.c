@@ -287,6 +287,46 @@ static int check_metrics(struct hf_config_load *load)
 		"change one of them");
 }
 
+/* The kernel forgets the locks of a server that dies, and gives them to local processes. A run that goes on
+ * could not tell its clients. In a cluster, the kernel of one node does not know the locks of another. */
+static int set_local_locks(struct hf_config_load *load)
+{
+	const char *with = hf_config_has_cluster(load->config)
+				   ? "cluster.service is set: the kernel of one node does not know the locks "
+				     "of another"
+				   : "recovery.after_crash is continue: local processes get the locks of a "
+				     "server that dies";
+
+	for (size_t i = 0; i < load->config->exports.n; i++) {
+		struct hf_config_export *export = &load->config->exports.items[i];
+		struct hf_config_source source = export_source(load, i, "local_locks");
+
+		if (export->local_locks == HF_CONFIG_LOCAL_LOCKS_ON)
+			return hf_config_complain(&load->error, &source,
+						  "exports.local_locks is on, and %s; change one of them",
+						  with);
+		export->local_locks = HF_CONFIG_LOCAL_LOCKS_OFF;
+	}
+	return 0;
+}
+
+/* A run that goes on where the last one ended has no grace period. */
+static int check_continue(struct hf_config_load *load)
+{
+	const struct hf_config *config = load->config;
+	bool continues = config->recovery.after_crash == HF_CONFIG_AFTER_CRASH_CONTINUE;
+	const char *mistake =
+		is_given(load, "recovery.after_crash") ? "recovery.after_crash" : "recovery.grace";
+
+	if (continues && config->recovery.grace == HF_CONFIG_GRACE_ALWAYS)
+		return hf_config_complain(
+			&load->error, source_of(load, mistake),
+			"recovery.after_crash is continue%s, and recovery.grace is always: a server that "
+			"continues has no grace period; change one of them",
+			is_given(load, "recovery.after_crash") ? "" : " (the default in a cluster)");
+	return continues || hf_config_has_cluster(config) ? set_local_locks(load) : 0;
+}
+
 int hf_config_check(struct hf_config_load *load)
 {
 	int r;
@@ -312,7 +352,10 @@ int hf_config_check(struct hf_config_load *load)
 	r = check_metrics(load);
 	if (r)
 		return r;
-	return check_cluster(load);
+	r = check_cluster(load);
+	if (r)
+		return r;
+	return check_continue(load); /* check_cluster() may have set it */
 }
 
 static int check_directory(struct hf_config_load *load, const struct hf_config_export *export,
@@ -338,46 +381,6 @@ static int check_directory(struct hf_config_load *load, const struct hf_config_e
 		return hf_config_complain(&load->error, source,
 					  "exports.path '%s' is not a directory; give one", quoted);
 	return 0;
-}
-
-/* The kernel forgets the locks of a server that dies, and gives them to local processes. A run that goes on
- * could not tell its clients. In a cluster, the kernel of one node does not know the locks of another. */
-static int set_local_locks(struct hf_config_load *load)
-{
-	const char *with = hf_config_has_cluster(load->config)
-				   ? "cluster.service is set: the kernel of one node does not know the locks "
-				     "of another"
-				   : "recovery.after_crash is continue: local processes get the locks of a "
-				     "server that dies";
-
-	for (size_t i = 0; i < load->config->exports.n; i++) {
-		struct hf_config_export *export = &load->config->exports.items[i];
-		struct hf_config_source source = export_source(load, i, "local_locks");
-
-		if (export->local_locks == HF_CONFIG_LOCAL_LOCKS_ON)
-			return hf_config_complain(&load->error, &source,
-						  "exports.local_locks is on, and %s; change one of them",
-						  with);
-		export->local_locks = HF_CONFIG_LOCAL_LOCKS_OFF;
-	}
-	return 0;
-}
-
-/* A run that goes on where the last one ended has no grace period. */
-static int check_after_crash(struct hf_config_load *load)
-{
-	const struct hf_config *config = load->config;
-	bool continues = config->recovery.after_crash == HF_CONFIG_AFTER_CRASH_CONTINUE;
-	const char *mistake =
-		is_given(load, "recovery.after_crash") ? "recovery.after_crash" : "recovery.grace";
-
-	if (continues && config->recovery.grace == HF_CONFIG_GRACE_ALWAYS)
-		return hf_config_complain(
-			&load->error, source_of(load, mistake),
-			"recovery.after_crash is continue%s, and recovery.grace is always: a server that "
-			"continues has no grace period; change one of them",
-			is_given(load, "recovery.after_crash") ? "" : " (the default in a cluster)");
-	return continues || hf_config_has_cluster(config) ? set_local_locks(load) : 0;
 }
 
 /* The program of cluster.fence must be there now: a takeover waits for its success. */
@@ -518,9 +521,6 @@ int hf_config_check_host(struct hf_config_load *load)
 		if (r)
 			return r;
 	}
-	r = check_after_crash(load);
-	if (r)
-		return r;
 	r = check_fence(load);
 	if (r)
 		return r;

@@ -460,13 +460,15 @@ static void test_exports(void **state)
 
 static void test_pure_asks_no_host(void **state)
 {
-	static const char text[] = "exports:\n- path: /no/such\nserver: {user: no-such-user}\n";
+	static const char text[] = "exports:\n- path: /no/such\nserver: {user: no-such-user}\n"
+				   "recovery: {after_crash: continue}\n";
 	char error[HF_CONFIG_ERROR_SIZE];
 	struct hf_config *config = NULL;
 
 	assert_int_equal(hf_config_load_text(&config, "f", text, sizeof(text) - 1, HF_CONFIG_PURE, error,
 					     sizeof(error)),
 			 0);
+	assert_int_equal(config->exports.items[0].local_locks, HF_CONFIG_LOCAL_LOCKS_OFF);
 	hf_config_free(config);
 }
 
