@@ -230,8 +230,10 @@ size_t hf_config_list_fixed_changes(char *out, size_t size, const struct hf_conf
 	for (size_t i = 0; i < hf_n_options; i++) {
 		const struct hf_option *option = &hf_options[i];
 
-		if (option->is_live || hf_config_value_equal(hf_config_field_const(old, option),
-							     hf_config_field_const(new, option), option))
+		/* The offset of an export's key is one into its export. */
+		if (hf_option_is_per_export(option) || option->is_live ||
+		    hf_config_value_equal(hf_config_field_const(old, option),
+					  hf_config_field_const(new, option), option))
 			continue;
 		if (used < size)
 			used += (size_t)snprintf(out + used, size - used, "%s%s", n ? "," : "",

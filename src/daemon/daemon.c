@@ -354,7 +354,7 @@ static void on_reload_ended(void *user, const struct hf_reload_outcome *outcome)
 
 /* In a cluster: the other nodes compare their exports with these, and the next term of this node serves
  * them, with these certificates. */
-static void on_exports_taken(void *user, struct hf_config *config)
+static int on_exports_taken(void *user, struct hf_config *config)
 {
 	struct daemon *d = user;
 	struct hf_config_exports before = d->config->exports;
@@ -363,11 +363,12 @@ static void on_exports_taken(void *user, struct hf_config *config)
 	if (!exports || hf_cluster_set_exports(d->cluster, exports) < 0) {
 		hf_log_error("the other nodes cannot be told of the new exports. Reload again", "error=%s",
 			     strerror(ENOMEM));
-		return;
+		return 0;
 	}
 	d->config->exports = config->exports;
 	config->exports = before;
 	hf_config_exchange_certificates(d->config, config);
+	return 0;
 }
 
 /* holdfast(1) on this host believes only the certificates in api.address. */

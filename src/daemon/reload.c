@@ -39,7 +39,7 @@ struct hf_reload {
 /* Started without exports, the lock service does not interpret handles; that cannot change in a reload. */
 static bool needs_start(const struct hf_reload *reload)
 {
-	return !reload->options.started->exports.n && reload->config->exports.n;
+	return reload->options.files && !reload->options.started->exports.n && reload->config->exports.n;
 }
 
 /* On a worker thread */
@@ -49,10 +49,10 @@ static void run(struct hf_work *work)
 
 	reload->result =
 		hf_config_load(&reload->config, reload->options.args, reload->error, sizeof(reload->error));
-	if (reload->result == 0 && !needs_start(reload))
+	if (reload->result == 0 && reload->options.files && !needs_start(reload))
 		reload->exports_result = hf_file_service_prepare(reload->options.files, reload->config,
 								 &reload->exports, &reload->n_failed);
-	if (reload->result == 0)
+	if (reload->result == 0 && reload->options.tls)
 		reload->keys_result = hf_certificates_load(&reload->keys, reload->config);
 	if (reload->result == 0 && reload->keys_result == 0)
 		reload->keys_result = hf_certificates_load_api(&reload->api_keys, reload->config);
@@ -70,8 +70,10 @@ static bool take_exports(struct hf_reload *reload)
 			     "directories=%zu", reload->n_failed);
 		return false;
 	}
-	if (r == 0)
+	if (r == 0 && reload->options.files)
 		r = hf_file_service_take(reload->options.files, &reload->exports);
+	if (r == 0 && reload->options.taken)
+		r = reload->options.taken(reload->options.user, reload->config);
 	if (r < 0)
 		hf_log_error("the new exports could not be taken; the old exports stay. Reload again",
 			     "error=%s", strerror(-r));
@@ -100,7 +102,8 @@ static void take_certificates(struct hf_reload *reload)
 {
 	struct hf_api_keys *api_keys = reload->api_keys;
 
-	hf_certificates_take(reload->options.tls, reload->keys);
+	if (reload->options.tls)
+		hf_certificates_take(reload->options.tls, reload->keys);
 	reload->keys = NULL;
 	if (!reload->options.take_api)
 		return;
@@ -129,8 +132,6 @@ static bool apply(struct hf_reload *reload)
 		add_to_fixed(reload, HF_OPTION_LIST); /* exports where there were none */
 	} else if (!take_exports(reload)) {
 		return false;
-	} else if (reload->options.taken) {
-		reload->options.taken(reload->options.user, reload->config);
 	}
 	take_certificates(reload);
 	hf_log_info("configuration loaded again", "exports=%zu", n_exports);
@@ -198,6 +199,11 @@ void hf_reload_ask(struct hf_reload *reload)
 		reload->is_wanted = true;
 	else
 		begin(reload);
+}
+
+bool hf_reload_is_running(const struct hf_reload *reload)
+{
+	return hf_work_is_running(&reload->work);
 }
 
 void hf_reload_stop(struct hf_reload *reload)

@@ -1,6 +1,7 @@
 /*
  * Reads the configuration again (SIGHUP). The exports, the TLS certificates, the
- * log level and metrics.per_client change; other keys wait for the next start.
+ * log level and metrics.per_client change; other keys wait for the next start. The process that
+ * serves and a standby reload by this code.
  *
  * Reading the file, opening the exported directories and looking up the user
  * may wait for a disk or a name service, so a worker thread does that while
@@ -34,14 +35,14 @@ struct hf_reload_options {
 	struct hf_loop *loop; /* the home loop */
 	const struct hf_args *args;
 	const struct hf_config *started; /* the configuration that the server runs with */
-	struct hf_file_service *files;
-	struct hf_tls *tls;
+	struct hf_file_service *files;   /* NULL: no file is served, and no exported directory opened */
+	struct hf_tls *tls;              /* NULL: no client is served */
 	/* On the home loop. Each begins() is followed by one ended(), whether the configuration was loaded or
 	 * not, unless hf_reload_stop() comes between. */
 	void (*begins)(void *user);
 	/* The exports of @config are served, and its certificates used, from now on. It may exchange them for
-	 * others. NULL: not wanted. */
-	void (*taken)(void *user, struct hf_config *config);
+	 * others. Only without files may it fail, with -errno: then the old ones stay. NULL: not wanted. */
+	int (*taken)(void *user, struct hf_config *config);
 	/* On the worker: the API will use @keys, unless the reload fails. NULL: not wanted. */
 	void (*announce)(void *user, const struct hf_api_keys *keys);
 	/* Takes the keys of the API; NULL: it has none. False: they wait for the next start. NULL: there is
@@ -59,5 +60,6 @@ struct hf_reload *hf_reload_free(struct hf_reload *reload);
 HF_DEFINE_CLEANUP(struct hf_reload *, hf_reload_free)
 
 void hf_reload_ask(struct hf_reload *reload);
+bool hf_reload_is_running(const struct hf_reload *reload);
 /* From now on nothing changes and no call-back is called. NULL is allowed. */
 void hf_reload_stop(struct hf_reload *reload);

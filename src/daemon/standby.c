@@ -19,6 +19,7 @@
 #include "daemon/member.h"
 #include "daemon/operator.h"
 #include "daemon/ports_file.h"
+#include "daemon/reload.h"
 #include "loop/loop.h"
 #include "loop/timer.h"
 #include "loop/work.h"
@@ -38,13 +39,8 @@ struct standby {
 	struct hf_work examine_work;
 	char missing[512]; /* why this node could not serve; empty: it could */
 
-	/* Reloading */
-	struct hf_work reload_work;
-	bool is_reload_wanted;
-	struct hf_config *reloaded;
-	struct hf_api_keys *reloaded_keys; /* of the API */
-	int reload_result;
-	char reload_error[HF_CONFIG_ERROR_SIZE];
+	struct hf_reload *reload;
+	bool is_reload_wanted; /* when the exports have been examined */
 };
 
 static void end(struct standby *standby, int how)
@@ -77,7 +73,7 @@ static void run_examine(struct hf_work *work)
 	}
 }
 
-static void begin_reload(struct standby *standby);
+static void ask_reload(struct standby *standby);
 
 static void on_examined(struct hf_work *work)
 {
@@ -85,11 +81,10 @@ static void on_examined(struct hf_work *work)
 
 	hf_cluster_set_unfit(standby->cluster, standby->missing);
 	if (standby->is_reload_wanted)
-		begin_reload(standby);
+		ask_reload(standby);
 }
 
-/* A reload changes the list that the worker reads. A worker that waits for a disk since the last time: a
- * service that was built here would wait, too. */
+/* A worker that waits for a disk since the last time: a service that was built here would wait, too. */
 static void on_examine(struct hf_timer *timer)
 {
 	struct standby *standby = hf_container_of(timer, struct standby, examine_timer);
@@ -97,92 +92,83 @@ static void on_examine(struct hf_timer *timer)
 	(void)hf_timer_start(&standby->examine_timer, EXAMINE_NS);
 	if (hf_work_is_running(&standby->examine_work))
 		hf_cluster_set_unfit(standby->cluster, "an exported directory does not answer here");
-	else if (!hf_work_is_running(&standby->reload_work))
+	else if (!hf_reload_is_running(standby->reload))
 		(void)hf_work_submit(standby->loop, &standby->examine_work, run_examine, on_examined);
 }
 
 /* Reload */
 
-static void run_reload(struct hf_work *work)
+static void on_reload_begins(void *user)
 {
-	struct standby *standby = hf_container_of(work, struct standby, reload_work);
-
-	standby->reload_result = hf_config_load(&standby->reloaded, standby->options->args,
-						standby->reload_error, sizeof(standby->reload_error));
-	if (standby->reload_result == 0)
-		standby->reload_result = hf_certificates_load_api(&standby->reloaded_keys, standby->reloaded);
-	if (standby->reload_result == 0 && standby->reloaded_keys)
-		(void)hf_ports_file_announce(standby->options->state_dir, standby->options->ports,
-					     hf_api_keys_pin(standby->reloaded_keys));
+	hf_manager_tell_reloading();
 }
 
-static void take_api_keys(struct standby *standby)
+static int on_exports_taken(void *user, struct hf_config *reloaded)
 {
-	struct hf_api_keys *keys = standby->reloaded_keys;
+	struct standby *standby = user;
+	struct hf_config *config = standby->options->config;
+	hf_cleanup(hf_freep) char *exports = hf_member_describe_exports(reloaded);
+	struct hf_config_exports before = config->exports;
+	int r = exports ? hf_cluster_set_exports(standby->cluster, exports) : -ENOMEM;
 
-	standby->reloaded_keys = NULL;
-	if (!hf_certificates_take_api(standby->api, keys))
-		hf_log_warn("the API changes between HTTP and HTTPS only at the next start",
-			    "keys=api.certificate");
+	if (r < 0)
+		return hf_trace(r);
+	config->exports = reloaded->exports;
+	reloaded->exports = before;
+	hf_config_exchange_certificates(config, reloaded);
+	return 0;
+}
+
+static void on_api_keys_come(void *user, const struct hf_api_keys *keys)
+{
+	struct standby *standby = user;
+
+	(void)hf_ports_file_announce(standby->options->state_dir, standby->options->ports,
+				     hf_api_keys_pin(keys));
+}
+
+static bool on_api_keys(void *user, struct hf_api_keys *keys)
+{
+	struct standby *standby = user;
+	bool is_taken = hf_certificates_take_api(standby->api, keys);
+
 	if (standby->api)
 		hf_api_pin(standby->api, standby->options->ports->api_pin);
+	return is_taken;
 }
 
-static void take_reloaded(struct standby *standby)
+static void on_reload_ended(void *user, const struct hf_reload_outcome *outcome)
 {
-	struct hf_config *config = standby->options->config;
-	hf_cleanup(hf_freep) char *exports = hf_member_describe_exports(standby->reloaded);
-	struct hf_config_exports before = config->exports;
-	char fixed[512];
+	struct standby *standby = user;
 
-	if (hf_config_list_fixed_changes(fixed, sizeof(fixed), config, standby->reloaded))
-		hf_log_warn("these keys take effect only at the next start", "keys=%s", fixed);
-	hf_log_configure(standby->reloaded->log.level, config->log.format);
-	if (!exports || hf_cluster_set_exports(standby->cluster, exports) < 0) {
-		hf_log_error("the new exports could not be taken; the old exports stay. Reload again",
-			     "error=%s", strerror(ENOMEM));
-		return;
-	}
-	config->exports = standby->reloaded->exports;
-	standby->reloaded->exports = before;
-	hf_config_exchange_certificates(config, standby->reloaded);
-	take_api_keys(standby);
-	config->metrics.per_client = standby->reloaded->metrics.per_client;
-	hf_log_info("configuration loaded again", "exports=%zu", config->exports.n);
-}
-
-static void clear_reloaded(struct standby *standby)
-{
-	standby->reloaded_keys = hf_api_keys_unref(standby->reloaded_keys);
-	hf_config_free(standby->reloaded);
-	standby->reloaded = NULL;
-}
-
-static void on_reloaded(struct hf_work *work)
-{
-	struct standby *standby = hf_container_of(work, struct standby, reload_work);
-
-	if (standby->reload_result == 0)
-		take_reloaded(standby);
-	else
-		hf_log_error("configuration not loaded, the old one stays", "error=%s",
-			     standby->reload_result < 0 ? strerror(-standby->reload_result)
-							: standby->reload_error);
-	clear_reloaded(standby);
+	if (outcome->is_loaded)
+		standby->options->config->metrics.per_client = outcome->counts_per_client;
 	hf_manager_tell_ready(&standby->manager);
-	if (standby->is_reload_wanted)
-		begin_reload(standby);
 }
 
-static void begin_reload(struct standby *standby)
+static int make_reload(struct standby *standby)
 {
-	standby->is_reload_wanted =
-		hf_work_is_running(&standby->examine_work) || hf_work_is_running(&standby->reload_work);
-	if (standby->is_reload_wanted)
-		return;
-	hf_manager_tell_reloading();
-	if (hf_work_submit(standby->loop, &standby->reload_work, run_reload, on_reloaded) < 0)
-		hf_manager_tell_ready(&standby->manager);
+	const struct hf_reload_options options = {
+		.loop = standby->loop,
+		.args = standby->options->args,
+		.started = standby->options->config,
+		.begins = on_reload_begins,
+		.taken = on_exports_taken,
+		.announce = on_api_keys_come,
+		.take_api = on_api_keys,
+		.ended = on_reload_ended,
+		.user = standby,
+	};
+
+	return hf_reload_new(&standby->reload, &options);
+}
+
+/* A reload changes the list that the worker reads: one of them waits for the other. */
+static void ask_reload(struct standby *standby)
+{
+	standby->is_reload_wanted = hf_work_is_running(&standby->examine_work);
+	if (!standby->is_reload_wanted)
+		hf_reload_ask(standby->reload);
 }
 
 /* Signals and news */
@@ -195,7 +181,7 @@ static void on_stop(void *user, int signum)
 
 static void on_reload(void *user, int signum)
 {
-	begin_reload(user);
+	ask_reload(user);
 }
 
 static void on_news(void *user, enum hf_cluster_news news)
@@ -254,6 +240,8 @@ static int start(struct standby *standby)
 	hf_manager_init(&standby->manager, standby->loop, tell_status, standby);
 	r = catch_signals(standby);
 	if (r == 0)
+		r = make_reload(standby);
+	if (r == 0)
 		r = make_api(standby);
 	if (r == 0)
 		r = hf_ports_file_write(standby->options->state_dir, standby->options->ports);
@@ -273,9 +261,8 @@ static void take_down(struct standby *standby)
 	hf_timer_stop(&standby->examine_timer);
 	hf_manager_deinit(&standby->manager);
 	hf_work_cancel(&standby->examine_work);
-	hf_work_cancel(&standby->reload_work);
+	hf_reload_free(standby->reload);
 	hf_ports_file_remove(standby->options->state_dir); /* the last reload may have written it again */
-	clear_reloaded(standby);
 	hf_loop_free(standby->loop);
 	hf_api_free(standby->api);
 }

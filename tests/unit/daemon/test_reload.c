@@ -1,6 +1,7 @@
 /* Reloads that take their time: the configuration is a pipe, and reading it waits until the test writes. */
 #include "reload_bed.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/stat.h>
@@ -96,6 +97,45 @@ static void test_it_says_what_waits_for_the_next_start(void **state)
 	assert_string_equal(bed->fixed, "server.port,server.threads");
 }
 
+/* A standby serves no files; what it takes a configuration for may fail. */
+
+static int n_taken, taken_result;
+
+static int on_taken(void *user, struct hf_config *config)
+{
+	assert_string_equal(config->exports.items[0].name, "/b");
+	n_taken++;
+	return taken_result;
+}
+
+static void test_a_process_without_files(void **state)
+{
+	struct bed *bed = *state;
+	const struct hf_reload_options options = {
+		.loop = bed->loop,
+		.args = &bed->args,
+		.started = bed->started,
+		.begins = bed_on_begins,
+		.taken = on_taken,
+		.ended = bed_on_ended,
+		.user = bed,
+	};
+
+	bed->reload = hf_reload_free(bed->reload);
+	assert_int_equal(hf_reload_new(&bed->reload, &options), 0);
+	for (int i = 0; i < 2; i++) {
+		taken_result = i ? -ENOMEM : 0;
+		hf_reload_ask(bed->reload);
+		assert_true(hf_reload_is_running(bed->reload));
+		write_export(bed, open_pipe(bed), "b");
+		bed_until_ended(bed, i + 1);
+		assert_false(hf_reload_is_running(bed->reload));
+		assert_int_equal(n_taken, i + 1);
+		assert_true(bed->is_loaded == (taken_result == 0));
+	}
+	expect_shared(bed, "/a");
+}
+
 /* The first may have read before the second change was made. */
 static void test_asked_again_meanwhile(void **state)
 {
@@ -183,6 +223,7 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
 		T(test_the_loop_goes_on_meanwhile),
 		T(test_it_says_what_waits_for_the_next_start),
+		T(test_a_process_without_files),
 		T(test_asked_again_meanwhile),
 		T(test_a_mistake_leaves_all_as_it_was),
 		T(test_stopped_meanwhile),
