@@ -110,5 +110,6 @@ void hf_task_cancel(struct hf_task *task); /* deferred tasks only */
  * until it runs. */
 void hf_loop_post(struct hf_loop *loop, struct hf_task *task);
 
-/* Signals: only in the real world; elsewhere -ENOTSUP. */
+/* Signals: only in the real world; elsewhere -ENOTSUP. A signal that comes when its loop has ended is given
+ * to the next loop that asks for it. */
 int hf_loop_on_signal(struct hf_loop *loop, int signum, void (*fn)(void *user, int signum), void *user);

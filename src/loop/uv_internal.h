@@ -10,7 +10,7 @@
 #define UV_MAX_SIGNALS 8
 
 struct uv_signal_slot {
-	uv_signal_t handle;
+	int signum;
 	void (*fn)(void *user, int signum);
 	void *user;
 };
@@ -24,6 +24,7 @@ struct uv_world {
 	uint64_t armed_until; /* its deadline; 0: not armed */
 	uv_async_t async;
 	struct uv_linger linger;
+	uv_poll_t wake; /* if there are signals: see uv_signal.c */
 	struct uv_signal_slot signals[UV_MAX_SIGNALS];
 	size_t n_signals;
 };
@@ -59,6 +60,8 @@ int uv_udp_receive_batch(struct hf_socket *socket, struct hf_datagram *datagrams
 int uv_udp_send_batch(struct hf_socket *socket, const struct hf_datagram *datagrams, int n);
 void uv_socket_local(struct hf_socket *socket, struct hf_addr *localp);
 int uv_socket_descriptor(struct hf_socket *socket);
+
+int uv_signal_catch(struct hf_loop *loop, int signum, void (*fn)(void *user, int signum), void *user);
 
 int uv_work_submit_to(struct hf_loop *loop, struct hf_work *work);
 void uv_work_cancel_of(struct hf_work *work);

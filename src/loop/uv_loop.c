@@ -125,27 +125,6 @@ static int world_run(struct hf_loop *loop)
 	return 0;
 }
 
-static void on_signal(uv_signal_t *handle, int signum)
-{
-	struct uv_signal_slot *slot = handle->data;
-
-	slot->fn(slot->user, signum);
-}
-
-static int world_on_signal(struct hf_loop *loop, int signum, void (*fn)(void *user, int signum), void *user)
-{
-	struct uv_world *world = uv_world_of(loop);
-	struct uv_signal_slot *slot = &world->signals[world->n_signals];
-
-	assert(world->n_signals < UV_MAX_SIGNALS);
-	world->n_signals++;
-	slot->fn = fn;
-	slot->user = user;
-	slot->handle.data = slot;
-	uv_signal_init(&world->uv, &slot->handle);
-	return uv_signal_start(&slot->handle, on_signal, signum);
-}
-
 static void close_handle(uv_handle_t *handle, void *unused)
 {
 	if (!uv_is_closing(handle))
@@ -172,7 +151,7 @@ static const struct hf_loop_ops world_ops = {
 	.boottime = world_boottime,
 	.wall = world_wall,
 	.random = world_random,
-	.on_signal = world_on_signal,
+	.on_signal = uv_signal_catch,
 	.tcp_listen = uv_tcp_listen_on,
 	.tcp_accept = uv_tcp_accept_from,
 	.tcp_connect = uv_tcp_connect_to,

@@ -2,6 +2,7 @@
 #include "../test.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
@@ -450,6 +451,54 @@ static void test_first_turn_has_its_own_time(void **state)
 	assert_true(first_now >= began);
 }
 
+static void on_signal(void *user, int signum)
+{
+	leave(*(const char *)user);
+	hf_loop_stop(loop);
+}
+
+static void catch_signal(int signum, const char *mark)
+{
+	assert_int_equal(hf_loop_on_signal(loop, signum, on_signal, (void *)(uintptr_t)mark), 0);
+}
+
+static void test_signals(void **state)
+{
+	catch_signal(SIGTERM, "t");
+	catch_signal(SIGHUP, "h");
+	raise(SIGTERM);
+	raise(SIGTERM);
+	hf_loop_run(loop);
+	assert_string_equal(trail, "t");
+	raise(SIGHUP);
+	hf_loop_run(loop);
+	assert_string_equal(trail, "th");
+}
+
+/* One loop follows another in a node of a cluster. */
+static void test_a_signal_that_came_too_late_for_its_loop(void **state)
+{
+	catch_signal(SIGTERM, "1");
+	raise(SIGTERM);
+	hf_loop_free(loop);
+	assert_int_equal(hf_loop_new(&loop), 0);
+	catch_signal(SIGTERM, "2");
+	hf_loop_run(loop);
+	assert_string_equal(trail, "2");
+}
+
+static void test_a_signal_between_two_loops(void **state)
+{
+	catch_signal(SIGTERM, "1");
+	hf_loop_free(loop);
+	raise(SIGTERM);
+	assert_int_equal(hf_loop_new(&loop), 0);
+	catch_signal(SIGHUP, "h");
+	catch_signal(SIGTERM, "2");
+	hf_loop_run(loop);
+	assert_string_equal(trail, "2");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -469,6 +518,9 @@ int main(void)
 		TEST(test_posts_before_the_end),
 		TEST(test_stop),
 		TEST(test_random),
+		TEST(test_signals),
+		TEST(test_a_signal_that_came_too_late_for_its_loop),
+		TEST(test_a_signal_between_two_loops),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
