@@ -599,6 +599,10 @@ TEST_MUTATIONS = [
      "!hf_nsm_is_trusted(nsm, notice->call, client);"),
     ("a notice waits on while its client works", f"{NSM}/proof.c",
      "return claim->client->vouched_at > claim->made_at;", "return claim->client->vouched_at > claim->until;"),
+    ("a reply leaves over TLS without the lease", "src/rpc/secure.c",
+     "return may_send(secure->connection) ? hf_outqueue_write_tls(queue, segments, secure->session)\n\t\t\t\t\t    : -ESTALE;",
+     "return hf_outqueue_write_tls(queue, segments, secure->session);"),
+    ("a handshake goes on without the lease", "src/rpc/secure.c", "if (!may_send(c)) {", "if (!c) {"),
 ]
 
 TESTS = {
@@ -618,4 +622,6 @@ TESTS = {
     "a notice that its host does not affirm waits for the next connection": "net/test_trust_tls_locks",
     "a notice over a connection waits for the next one unchecked": "net/test_trust_tls_locks",
     "a notice waits on while its client works": "net/test_trust_tls_locks",
+    "a reply leaves over TLS without the lease": "unit/rpc/test_secure",
+    "a handshake goes on without the lease": "unit/rpc/test_secure",
 }

@@ -61,6 +61,7 @@ void hf_loop_random(struct hf_loop *loop, void *out, size_t len);
  * In a cluster another node takes over when this one was not heard of for a while. A process that was
  * stopped, or whose machine slept, must notice that before it begins an operation or sends anything. So a
  * loop with a lease sends nothing when the lease is over: a write fails with -ESTALE, and a datagram is lost.
+ * Code that lets another library write to a socket's descriptor asks hf_loop_may_act() before each such use.
  * And an operation begins only if hf_loop_may_act(), which any thread may ask. Without a cluster there is no
  * lease.
  */

@@ -388,7 +388,8 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 	if (n == -EAGAIN || n == -EINTR)
 		return 0;
 	if (n <= 0) {
-		c->is_broken = n < 0 && n != -EPROTO; /* broken rules of TLS say nothing about the peer */
+		/* Broken rules of TLS and the end of our lease say nothing about the peer. */
+		c->is_broken = n < 0 && n != -EPROTO && n != -ESTALE;
 		return -ECONNRESET;
 	}
 	if (is_direct) {

@@ -14,6 +14,9 @@
  *
  * A handshake costs as much time as hundreds of calls, and a record about as much as a call.
  * Both are charged to the budget of the connection, its address and the loop (budget.c).
+ *
+ * OpenSSL writes to the socket itself, past hf_socket_write(). So here each use of a session that may send
+ * something asks for the lease (loop.h).
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -35,6 +38,11 @@ struct hf_rpc_secure {
 	bool is_open;                          /* the handshake is done */
 	struct hf_rpc_presence_link *presence; /* while it is open; NULL: the server has no such list */
 };
+
+static bool may_send(const struct hf_rpc_connection *c)
+{
+	return hf_loop_may_act(c->lane->loop);
+}
 
 static void leave(struct hf_rpc_connection *c)
 {
@@ -207,6 +215,10 @@ enum hf_rpc_secured hf_rpc_secure_serve(struct hf_rpc_connection *c, bool is_que
 {
 	int r;
 
+	if (!may_send(c)) {
+		hf_rpc_connection_close(c);
+		return HF_RPC_GAVE_UP;
+	}
 	if (!c->secure->session) {
 		r = begin_session(c);
 		*eventsp = HF_SOCKET_READ;
@@ -229,11 +241,15 @@ enum hf_rpc_secured hf_rpc_secure_serve(struct hf_rpc_connection *c, bool is_que
 
 /* Data */
 
+/* Reading sends, too: the answer to a new key, or an alert. */
 ssize_t hf_rpc_secure_read(struct hf_rpc_secure *secure, void *data, size_t len)
 {
 	uint64_t n_before = hf_tls_session_count_records(secure->session);
-	ssize_t n = hf_tls_session_read(secure->session, data, len);
+	ssize_t n;
 
+	if (!may_send(secure->connection))
+		return -ESTALE;
+	n = hf_tls_session_read(secure->session, data, len);
 	hf_rpc_budget_spend(secure->connection,
 			    (int32_t)(hf_tls_session_count_records(secure->session) - n_before));
 	return n;
@@ -242,7 +258,8 @@ ssize_t hf_rpc_secure_read(struct hf_rpc_secure *secure, void *data, size_t len)
 int hf_rpc_secure_write(struct hf_rpc_secure *secure, struct hf_outqueue *queue,
 			struct hf_segment_pool *segments)
 {
-	return hf_outqueue_write_tls(queue, segments, secure->session);
+	return may_send(secure->connection) ? hf_outqueue_write_tls(queue, segments, secure->session)
+					    : -ESTALE;
 }
 
 /* The kernel does not tell of input that OpenSSL has read already. */
@@ -281,7 +298,7 @@ void hf_rpc_secure_close(struct hf_rpc_connection *c)
 		hf_rpc_presence_end(c->secure->presence);
 	c->secure->presence = NULL;
 	if (c->secure->session)
-		hf_tls_session_end(c->secure->session);
+		hf_tls_session_end(c->secure->session, may_send(c));
 }
 
 void hf_rpc_secure_free(struct hf_rpc_connection *c)

@@ -295,7 +295,7 @@ enum hf_rpc_secured {
 /* When the answer STARTTLS is sent, and whenever the socket is ready until the handshake is done. */
 enum hf_rpc_secured hf_rpc_secure_serve(struct hf_rpc_connection *connection, bool is_queued,
 					unsigned int *eventsp);
-/* Charges the records that it reads to the budget. */
+/* Both answer -ESTALE without the lease. Reading charges the records that it reads to the budget. */
 ssize_t hf_rpc_secure_read(struct hf_rpc_secure *secure, void *data, size_t len);
 int hf_rpc_secure_write(struct hf_rpc_secure *secure, struct hf_outqueue *queue,
 			struct hf_segment_pool *segments);

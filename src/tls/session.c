@@ -45,12 +45,12 @@ int hf_tls_session_new(struct hf_tls_session **sessionp, struct hf_tls *tls, int
 	return r == 0 ? -ENOMEM : r;
 }
 
-void hf_tls_session_end(struct hf_tls_session *session)
+void hf_tls_session_end(struct hf_tls_session *session, bool may_tell)
 {
 	if (!session->ssl)
 		return;
 	ERR_clear_error();
-	if (session->is_open && !session->error)
+	if (may_tell && session->is_open && !session->error)
 		(void)SSL_shutdown(session->ssl);
 	SSL_free(session->ssl);
 	ERR_clear_error();
@@ -61,7 +61,7 @@ struct hf_tls_session *hf_tls_session_free(struct hf_tls_session *session)
 {
 	if (!session)
 		return NULL;
-	hf_tls_session_end(session);
+	hf_tls_session_end(session, false);
 	hf_tls_peer_clear(&session->peer);
 	free(session);
 	return NULL;

@@ -134,9 +134,9 @@ uint64_t hf_tls_session_count_records(const struct hf_tls_session *session);
 /* Would a read answer something other than -EAGAIN, although the socket has nothing to read? */
 bool hf_tls_session_has_input(const struct hf_tls_session *session);
 
-/* Tells the peer that the connection ends, if that needs no waiting, and forgets its keys. Only the peer
- * remains. The socket is still open. */
-void hf_tls_session_end(struct hf_tls_session *session);
+/* Forgets the keys of the session. Only the peer remains. The socket is still open. With @may_tell it first
+ * tells the peer that the connection ends, if that needs no waiting. */
+void hf_tls_session_end(struct hf_tls_session *session, bool may_tell);
 
 /* After the handshake, until the session is freed; any thread may read it. */
 const struct hf_tls_peer *hf_tls_session_peer(const struct hf_tls_session *session);

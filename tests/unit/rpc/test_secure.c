@@ -1,7 +1,9 @@
-/* The gate to TLS under load: whose handshake makes room for another, and what many records cost. */
+/* The gate to TLS: whose handshake makes room for another, what many records cost, and what leaves without
+ * the lease. */
 #include "../test.h"
 
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
@@ -18,6 +20,7 @@
 static struct rig rig;
 static struct hf_tls *tls;
 static SSL_CTX *ctx;
+static struct hf_lease lease;
 
 static void set_tls(struct rig *of, void *arg)
 {
@@ -42,6 +45,7 @@ static int set_up_keys(void **state)
 	const struct hf_tls_files files = { certificate, key, "" };
 	struct hf_tls_keys *keys = NULL;
 
+	signal(SIGPIPE, SIG_IGN); /* the server may hang up before the client writes */
 	assert_non_null(mkdtemp(folder));
 	snprintf(certificate, sizeof(certificate), "%s/ca.pem", folder);
 	snprintf(key, sizeof(key), "%s/ca.key", folder);
@@ -168,11 +172,115 @@ static void calls_in_tiny_records_are_charged(void **state)
 	rig_stop(&rig);
 }
 
+/* The lease */
+
+static void use_lease(struct rig *of, void *arg)
+{
+	hf_loop_set_lease(of->loops[0], &lease);
+}
+
+static void start_with_lease(void)
+{
+	hf_lease_set(&lease, UINT64_MAX, 1);
+	start(6, 4);
+	rig_run_on(&rig, 0, use_lease, NULL);
+}
+
+static void end_lease(void)
+{
+	hf_lease_set(&lease, 1, 1);
+}
+
+static void send_call(SSL *client, uint32_t xid, uint32_t proc)
+{
+	uint8_t call[64];
+	size_t len = rig_call_word(call + 4, xid, RIG_PROGRAM, proc, 0);
+
+	rig_put(call, 0x80000000u | (uint32_t)len);
+	assert_int_equal(SSL_write(client, call, (int)(4 + len)), 4 + len);
+}
+
+/* A session with a server that has the lease, and has answered a call */
+static SSL *served(int *fdp)
+{
+	uint8_t reply[64];
+	SSL *client;
+
+	start_with_lease();
+	*fdp = ask(NULL);
+	client = secure(*fdp);
+	send_call(client, 1, RIG_WORK);
+	assert_int_equal(SSL_read(client, reply, 28), 28);
+	return client;
+}
+
+static void a_reply_does_not_leave_without_the_lease(void **state)
+{
+	int fd;
+	SSL *client = served(&fd);
+
+	send_call(client, 2, RIG_SUSPEND);
+	rig_wait_suspended(&rig, 1);
+	end_lease();
+	rig_release(&rig, 1);
+	assert_true(rig_is_closed(fd)); /* without a byte: neither the reply nor an end of the session */
+	SSL_free(client);
+	close(fd);
+	rig_stop(&rig);
+}
+
+static void the_answer_to_a_new_key_does_not_leave_without_the_lease(void **state)
+{
+	int fd;
+	SSL *client = served(&fd);
+
+	end_lease();
+	assert_int_equal(SSL_key_update(client, SSL_KEY_UPDATE_REQUESTED), 1);
+	assert_int_equal(SSL_do_handshake(client), 1); /* sends it */
+	assert_true(rig_is_closed(fd));
+	SSL_free(client);
+	close(fd);
+	rig_stop(&rig);
+}
+
+static void no_handshake_is_answered_without_the_lease(void **state)
+{
+	SSL *client = SSL_new(ctx);
+	int fd;
+
+	start_with_lease();
+	fd = ask(NULL);
+	end_lease();
+	SSL_set_fd(client, fd);
+	assert_int_not_equal(SSL_connect(client), 1);
+	assert_int_equal(BIO_number_read(SSL_get_rbio(client)), 0);
+	assert_true(rig_is_closed(fd));
+	SSL_free(client);
+	close(fd);
+	rig_stop(&rig);
+}
+
+static void the_end_of_a_session_is_not_told_without_the_lease(void **state)
+{
+	int fd;
+	SSL *client = served(&fd);
+
+	end_lease();
+	rig_stop(&rig);
+	assert_true(rig_is_closed(fd));
+	SSL_free(client);
+	close(fd);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_address_with_the_most_makes_room),
 		cmocka_unit_test(calls_in_tiny_records_are_charged),
+		cmocka_unit_test(a_reply_does_not_leave_without_the_lease),
+		cmocka_unit_test(the_answer_to_a_new_key_does_not_leave_without_the_lease),
+		cmocka_unit_test(no_handshake_is_answered_without_the_lease),
+		cmocka_unit_test(the_end_of_a_session_is_not_told_without_the_lease),
 	};
 
 	return cmocka_run_group_tests(tests, set_up_keys, forget_keys);

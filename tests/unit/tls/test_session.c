@@ -227,7 +227,7 @@ static void the_server_announces_its_end(void **state)
 
 	open_bed(&bed);
 	assert_int_equal(shake_hands(&bed), HF_TLS_DONE);
-	hf_tls_session_end(bed.session);
+	hf_tls_session_end(bed.session, true);
 	assert_int_equal(SSL_read(bed.client, got, sizeof(got)), 0);
 	assert_int_equal(SSL_get_shutdown(bed.client) & SSL_RECEIVED_SHUTDOWN, SSL_RECEIVED_SHUTDOWN);
 	assert_false(hf_tls_session_peer(bed.session)->is_authenticated);
