@@ -1,7 +1,9 @@
 /*
  * An identity at an address has one record, in a hash table by address. A record without
- * connections is in a list, the one that ended first in front, until its grace is over. The
- * list is bounded.
+ * connections is in a list, the one that ended first in front, until its grace is over. Such
+ * records are bounded. Any host can complete handshakes, from as many addresses as its network
+ * gives it, so the records of strangers make room first: those without a certificate, then
+ * those with one. A record whose client holds locks stays; this is asked when its turn has come.
  *
  * A connection has a link. Its loop puts it into the queue when it begins and when it ends; the
  * home loop takes it out. Both may be said at once: then only the time of the end is noted.
@@ -21,11 +23,18 @@
 #include "loop/loop.h"
 #include "tls/tls.h"
 
-#define MAX_ENDED 16384 /* records without connections; the one that ended first makes room */
+#define MAX_ENDED 16384 /* records without connections */
+
+enum worth { /* the least makes room first */
+	NAMELESS,
+	NAMED, /* it has a certificate */
+	NEEDED,
+	N_WORTHS,
+};
 
 struct record {
 	struct hf_hash_node node; /* in presence->records */
-	struct hf_link link;      /* in presence->ended, while n is 0 */
+	struct hf_link link;      /* in one of presence->ended, while n is 0 */
 	struct hf_addr address;   /* port 0 */
 	struct hf_tls_peer peer;
 	size_t n;          /* connections */
@@ -54,12 +63,14 @@ struct hf_rpc_presence {
 	struct hf_task task;
 	_Atomic bool has_queue; /* something is in the queue */
 	struct hf_hashtable records;
-	struct hf_list ended;
+	struct hf_list ended[N_WORTHS]; /* the needed ones in the order in which their turn came */
 	size_t n_ended;
 	uint64_t n_begun;
 	uint64_t n_told; /* n_begun when the listener was called last */
 	void (*listener)(void *user);
 	void *listener_user;
+	hf_rpc_presence_judge_fn judge;
+	void *judge_user;
 };
 
 /* Records */
@@ -87,17 +98,53 @@ static bool is_over(const struct hf_rpc_presence *presence, const struct record 
 	return !record->n && hf_loop_now(presence->home) - record->ended_at >= presence->grace_ns;
 }
 
+static void add_ended(struct hf_rpc_presence *presence, struct record *record, enum worth worth)
+{
+	hf_list_push_back(&presence->ended[worth], &record->link);
+	presence->n_ended++;
+}
+
+static void remove_ended(struct hf_rpc_presence *presence, struct record *record)
+{
+	hf_link_remove(&record->link);
+	presence->n_ended--;
+}
+
+static struct record *first_ended(struct hf_rpc_presence *presence, enum worth worth)
+{
+	struct hf_link *link = hf_list_first(&presence->ended[worth]);
+
+	return link ? hf_list_entry(link, struct record, link) : NULL;
+}
+
+static bool is_needed(const struct hf_rpc_presence *presence, const struct record *record)
+{
+	return presence->judge && presence->judge(presence->judge_user, &record->address, &record->peer);
+}
+
+static void make_room(struct hf_rpc_presence *presence, enum worth worth)
+{
+	struct record *record;
+
+	while (presence->n_ended > MAX_ENDED && (record = first_ended(presence, worth))) {
+		if (worth != NEEDED && is_needed(presence, record)) {
+			remove_ended(presence, record);
+			add_ended(presence, record, NEEDED);
+		} else {
+			record_free(presence, record);
+		}
+	}
+}
+
 static void forget_ended(struct hf_rpc_presence *presence)
 {
-	struct hf_link *link;
+	struct record *record;
 
-	while ((link = hf_list_first(&presence->ended))) {
-		struct record *record = hf_list_entry(link, struct record, link);
-
-		if (presence->n_ended <= MAX_ENDED && !is_over(presence, record))
-			return;
-		record_free(presence, record);
-	}
+	for (enum worth worth = 0; worth < N_WORTHS; worth++)
+		while ((record = first_ended(presence, worth)) && is_over(presence, record))
+			record_free(presence, record);
+	for (enum worth worth = 0; worth < N_WORTHS; worth++)
+		make_room(presence, worth);
 }
 
 static struct record *find(const struct hf_rpc_presence *presence, const struct hf_rpc_presence_link *link,
@@ -127,8 +174,7 @@ static struct record *record_new(struct hf_rpc_presence *presence, struct hf_rpc
 	record->address.port = 0;
 	record->peer = link->peer;
 	link->peer = (struct hf_tls_peer){ 0 };
-	hf_list_push_back(&presence->ended, &record->link);
-	presence->n_ended++;
+	add_ended(presence, record, NAMELESS); /* until its first connection counts */
 	hf_hashtable_insert(&presence->records, &record->node, hash);
 	return record;
 }
@@ -145,10 +191,8 @@ static void enter(struct hf_rpc_presence *presence, struct hf_rpc_presence_link 
 	hf_tls_peer_clear(&link->peer);
 	if (!record)
 		return;
-	if (!record->n++) {
-		hf_link_remove(&record->link);
-		presence->n_ended--;
-	}
+	if (!record->n++)
+		remove_ended(presence, record);
 	record->newest = ++presence->n_begun;
 	link->record = record;
 }
@@ -158,8 +202,7 @@ static void leave(struct hf_rpc_presence *presence, struct record *record)
 	if (--record->n)
 		return;
 	record->ended_at = hf_loop_now(presence->home);
-	hf_list_push_back(&presence->ended, &record->link);
-	presence->n_ended++;
+	add_ended(presence, record, record->peer.is_authenticated ? NAMED : NAMELESS);
 }
 
 /* The queue */
@@ -280,6 +323,12 @@ void hf_rpc_presence_listen(struct hf_rpc_presence *presence, void (*fn)(void *u
 	presence->listener_user = user;
 }
 
+void hf_rpc_presence_set_judge(struct hf_rpc_presence *presence, hf_rpc_presence_judge_fn fn, void *user)
+{
+	presence->judge = fn;
+	presence->judge_user = user;
+}
+
 /* Life */
 
 int hf_rpc_presence_new(struct hf_rpc_presence **presencep, struct hf_loop *home, uint64_t grace_ns)
@@ -296,7 +345,8 @@ int hf_rpc_presence_new(struct hf_rpc_presence **presencep, struct hf_loop *home
 	hf_loop_random(home, &presence->key, sizeof(presence->key));
 	pthread_mutex_init(&presence->lock, NULL);
 	hf_list_init(&presence->queue);
-	hf_list_init(&presence->ended);
+	for (enum worth worth = 0; worth < N_WORTHS; worth++)
+		hf_list_init(&presence->ended[worth]);
 	hf_task_init(&presence->task, on_posted);
 	*presencep = presence;
 	return 0;
@@ -305,13 +355,14 @@ int hf_rpc_presence_new(struct hf_rpc_presence **presencep, struct hf_loop *home
 /* The home loop is gone, so its clock is not asked. */
 struct hf_rpc_presence *hf_rpc_presence_free(struct hf_rpc_presence *presence)
 {
-	struct hf_link *link;
+	struct record *record;
 
 	if (!presence)
 		return NULL;
 	assert(hf_list_is_empty(&presence->queue));
-	while ((link = hf_list_first(&presence->ended)))
-		record_free(presence, hf_list_entry(link, struct record, link));
+	for (enum worth worth = 0; worth < N_WORTHS; worth++)
+		while ((record = first_ended(presence, worth)))
+			record_free(presence, record);
 	hf_hashtable_deinit(&presence->records);
 	pthread_mutex_destroy(&presence->lock);
 	free(presence);

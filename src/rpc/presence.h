@@ -12,7 +12,7 @@
  *
  * An identity is the list of names in a certificate; a client without certificate has the
  * empty one. An identity at an address is remembered while it has a connection there, and for
- * the grace time after that.
+ * the grace time after that. If too many have ended, those that are not needed are forgotten.
  */
 #pragma once
 
@@ -54,3 +54,8 @@ uint64_t hf_rpc_presence_count(struct hf_rpc_presence *presence);
 bool hf_rpc_presence_is_young(const struct hf_rpc_presence *presence);
 /* @fn is called from the loop after connections have begun. NULL: it is not any more. */
 void hf_rpc_presence_listen(struct hf_rpc_presence *presence, void (*fn)(void *user), void *user);
+/* @fn answers whether calls in the clear from this address need the identity, because its client holds
+ * something. It is asked when too many identities have ended. NULL: none is needed. */
+typedef bool (*hf_rpc_presence_judge_fn)(void *user, const struct hf_addr *address,
+					 const struct hf_tls_peer *peer);
+void hf_rpc_presence_set_judge(struct hf_rpc_presence *presence, hf_rpc_presence_judge_fn fn, void *user);

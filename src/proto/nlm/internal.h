@@ -146,6 +146,8 @@ bool hf_nlm_bars_port(const struct hf_nlm_op *op);
 
 /* way.c: may a call come in the clear, or with this certificate? Each is asked only if an export demands TLS.
  */
+void hf_nlm_way_init(struct hf_nlm *nlm);
+void hf_nlm_way_deinit(struct hf_nlm *nlm);
 void hf_nlm_look_at_demands(struct hf_nlm *nlm); /* at the start, and when the exports have changed */
 /* True: it is refused, and the operation is over. @gives_up: the call releases something. */
 HF_NOINLINE bool hf_nlm_refuses_way(struct hf_nlm_op *op, bool gives_up);

@@ -297,6 +297,35 @@ enum hf_nlm_stat hf_nlm_bind_way(struct hf_nlm_op *op)
 	return hf_client_bind(client, names.text) < 0 ? HF_NLM_DENIED_NOLOCKS : HF_NLM_GRANTED_STAT;
 }
 
+/* Ended connections */
+
+/* Does a client at this address hold something for which such a connection speaks? */
+static bool is_needed(void *user, const struct hf_addr *address, const struct hf_tls_peer *peer)
+{
+	struct hf_nlm *nlm = user;
+	struct hf_client *client = NULL;
+
+	while ((client = hf_clients_next_at(nlm->clients, address, client)))
+		if (client->is_secured && !hf_client_has_nothing(client) &&
+		    hf_client_is_bound_to(client, peer)) {
+			hf_client_unref(client);
+			return true;
+		}
+	return false;
+}
+
+void hf_nlm_way_init(struct hf_nlm *nlm)
+{
+	if (nlm->options.presence)
+		hf_rpc_presence_set_judge(nlm->options.presence, is_needed, nlm);
+}
+
+void hf_nlm_way_deinit(struct hf_nlm *nlm)
+{
+	if (nlm->options.presence)
+		hf_rpc_presence_set_judge(nlm->options.presence, NULL, NULL);
+}
+
 void hf_nlm_look_at_demands(struct hf_nlm *nlm)
 {
 	const struct hf_nlm_files *files = &nlm->files;

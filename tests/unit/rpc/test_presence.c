@@ -3,6 +3,7 @@
 
 #include <pthread.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "rpc/presence.h"
 #include "tls/tls.h"
@@ -196,19 +197,77 @@ static void test_the_start(void **state)
 	assert_false(hf_rpc_presence_is_young(presence));
 }
 
-static void test_addresses_are_bounded(void **state)
+static void come_and_go(const struct hf_tls_peer *peer)
 {
-	struct hf_rpc_presence_link *link = begin("10.9.9.9", &alpha);
 	char text[32];
 
 	for (int i = 0; i < MANY; i++) {
 		snprintf(text, sizeof(text), "10.1.%d.%d", i / 200, 1 + i % 200);
-		hf_rpc_presence_end(begin(text, &alpha));
+		hf_rpc_presence_end(begin(text, peer));
 	}
+}
+
+static void test_addresses_are_bounded(void **state)
+{
+	struct hf_rpc_presence_link *link = begin("10.9.9.9", &alpha);
+
+	come_and_go(&alpha);
 	assert_int_equal(count("10.1.0.1"), 0); /* it ended first */
-	assert_int_equal(count(text), 1);
+	assert_int_equal(count("10.1.84.200"), 1);
 	assert_int_equal(count("10.9.9.9"), 1); /* this one has not ended */
 	hf_rpc_presence_end(link);
+}
+
+/* Those at addresses that begin with 10.9. */
+static bool judge(void *user, const struct hf_addr *address, const struct hf_tls_peer *peer)
+{
+	char text[HF_ADDR_TEXT];
+
+	return strncmp(hf_addr_format(address, text, sizeof(text)), "10.9.", strlen("10.9.")) == 0;
+}
+
+static void test_strangers_make_room_first(void **state)
+{
+	hf_rpc_presence_set_judge(presence, judge, NULL);
+	hf_rpc_presence_end(begin("10.9.0.1", &nameless)); /* its client holds locks */
+	hf_rpc_presence_end(begin("10.8.0.1", &alpha));
+	hf_rpc_presence_end(begin("10.8.0.2", &nameless));
+	come_and_go(&nameless);
+	assert_int_equal(count("10.8.0.2"), 0);
+	assert_int_equal(count("10.8.0.1"), 1);
+	assert_int_equal(count("10.9.0.1"), 1);
+	come_and_go(&alpha);
+	come_and_go(&beta);
+	assert_int_equal(count("10.8.0.1"), 0);
+	assert_int_equal(count("10.9.0.1"), 1);
+	turn_for(loop, GRACE_NS); /* it is not needed for longer than its grace */
+	assert_int_equal(count("10.9.0.1"), 0);
+}
+
+/* The client connects again, ends again, and holds nothing any more. */
+static void test_what_was_needed_before(void **state)
+{
+	hf_rpc_presence_set_judge(presence, judge, NULL);
+	hf_rpc_presence_end(begin("10.9.0.1", &nameless));
+	come_and_go(&nameless);
+	hf_rpc_presence_end(begin("10.9.0.1", &nameless));
+	hf_rpc_presence_set_judge(presence, NULL, NULL);
+	come_and_go(&beta);
+	assert_int_equal(count("10.9.0.1"), 0);
+}
+
+static bool needs_all(void *user, const struct hf_addr *address, const struct hf_tls_peer *peer)
+{
+	return true;
+}
+
+static void test_the_needed_are_bounded(void **state)
+{
+	hf_rpc_presence_set_judge(presence, needs_all, NULL);
+	hf_rpc_presence_end(begin("10.9.0.1", &alpha));
+	come_and_go(&alpha);
+	assert_int_equal(count("10.9.0.1"), 0);
+	assert_int_equal(count("10.1.84.200"), 1); /* the last one */
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -224,6 +283,9 @@ int main(void)
 		T(test_the_listener),
 		T(test_the_start),
 		T(test_addresses_are_bounded),
+		T(test_strangers_make_room_first),
+		T(test_what_was_needed_before),
+		T(test_the_needed_are_bounded),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,6 +27,7 @@
 
 #define OWNER    2u
 #define GRACE_NS (200 * HF_NS_PER_MS)
+#define MANY     17000 /* identities: more than are remembered without a connection */
 
 static struct {
 	struct world world;
@@ -140,7 +141,7 @@ static void make_server(void)
 	bed.fd = rig_connect("127.0.0.1", port, NULL);
 }
 
-static int begin(bool in_grace, const char *demand)
+static int begin(bool in_grace, const char *demand, uint64_t grace_ns)
 {
 	struct hf_nlm_options options = { .server_name = "server" };
 	struct hf_nlm_files files;
@@ -152,7 +153,7 @@ static int begin(bool in_grace, const char *demand)
 	world_up(&bed.world);
 	world_turn(&bed.world);
 	make_files(demand);
-	assert_int_equal(hf_rpc_presence_new(&bed.presence, bed.world.loop, GRACE_NS), 0);
+	assert_int_equal(hf_rpc_presence_new(&bed.presence, bed.world.loop, grace_ns), 0);
 	options.presence = bed.presence;
 	files = hf_file_service_nlm(bed.files);
 	options.loop = bed.world.loop;
@@ -165,24 +166,35 @@ static int begin(bool in_grace, const char *demand)
 
 static int setup(void **state)
 {
-	return begin(false, NULL);
+	return begin(false, NULL, GRACE_NS);
 }
 
 /* The export demands a certificate of one of two names. */
 static int setup_mtls(void **state)
 {
-	return begin(false, ", transport: mtls, identities: [alpha, beta]");
+	return begin(false, ", transport: mtls, identities: [alpha, beta]", GRACE_NS);
 }
 
 static int setup_tls(void **state)
 {
-	return begin(false, ", transport: tls");
+	return begin(false, ", transport: tls", GRACE_NS);
+}
+
+/* Grace lasts for the whole test. */
+static int setup_long_grace(void **state)
+{
+	return begin(false, ", transport: tls", 3600 * HF_NS_PER_S);
+}
+
+static int setup_mtls_long_grace(void **state)
+{
+	return begin(false, ", transport: mtls", 3600 * HF_NS_PER_S);
 }
 
 /* The next run may go on from this one. */
 static int setup_in_grace(void **state)
 {
-	return begin(true, NULL);
+	return begin(true, NULL, GRACE_NS);
 }
 
 static int teardown(void **state)
@@ -547,6 +559,45 @@ static void test_a_name_belongs_to_its_certificate(void **state)
 	assert_string_equal(waiting_client()->identity, "beta");
 }
 
+/* Each from an address of its own, with this certificate. */
+static void strangers_come_and_go(const struct hf_tls_peer *peer)
+{
+	for (unsigned int i = 0; i < MANY; i++) {
+		struct hf_addr address;
+		char text[32];
+
+		snprintf(text, sizeof(text), "10.1.%u.%u", i / 250, i % 250);
+		assert_true(hf_addr_parse(&address, text));
+		hf_rpc_presence_end(hf_rpc_presence_begin(bed.presence, &address, peer));
+	}
+}
+
+/* The client holds a lock, and its idle connection has ended. */
+static void test_strangers_do_not_end_its_grace(void **state)
+{
+	connected(NULL);
+	assert_int_equal(lock(), HF_NLM_GRANTED_STAT);
+	hf_rpc_presence_end(bed.link);
+	bed.link = NULL;
+	strangers_come_and_go(&(struct hf_tls_peer){ 0 });
+	assert_int_equal(unlock(), HF_NLM_GRANTED_STAT);
+	assert_int_equal(n_locks(), 0);
+}
+
+static void test_nor_do_strangers_with_certificates(void **state)
+{
+	char name[] = "gamma";
+	struct hf_tls_peer gamma = { .is_authenticated = true, .n_names = 1, .names = { name } };
+
+	connected("alpha");
+	assert_int_equal(lock(), HF_NLM_GRANTED_STAT);
+	hf_rpc_presence_end(bed.link);
+	bed.link = NULL;
+	strangers_come_and_go(&gamma);
+	assert_int_equal(unlock(), HF_NLM_GRANTED_STAT);
+	assert_int_equal(n_locks(), 0);
+}
+
 /* A poll that is refused for lack of TLS may be forged. */
 static void test_a_refused_poll_ends_no_wait(void **state)
 {
@@ -593,6 +644,8 @@ int main(void)
 		AS(setup_in_grace, test_a_lock_that_cannot_be_stored),
 		AS(setup_tls, test_no_call_without_a_connection),
 		AS(setup_tls, test_a_connection_and_its_grace),
+		AS(setup_long_grace, test_strangers_do_not_end_its_grace),
+		AS(setup_mtls_long_grace, test_nor_do_strangers_with_certificates),
 		AS(setup_mtls, test_certificates),
 		AS(setup_mtls, test_a_name_belongs_to_its_certificate),
 		AS(setup_mtls, test_a_refused_poll_ends_no_wait),
