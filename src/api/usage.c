@@ -149,7 +149,7 @@ int hf_api_look_usage(struct hf_api_request *request)
 		hf_api_fail(request, 400, "bad_request",
 			    "sort must be calls, bytes, address, last_used, or the name of a counter.");
 	request->usage = api->usage;
-	request->wall_offset = hf_loop_wall(api->options.loop) - hf_loop_now(api->options.loop);
+	request->wall_offset = hf_loop_wall(api->options.loop) - hf_loop_clock(api->options.loop);
 	return HF_API_DONE;
 }
 

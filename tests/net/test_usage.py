@@ -180,7 +180,8 @@ class Usage(Used):
         self.assertEqual(shown[2:10], [*(str(row[key]) for key in ("calls", *KINDS)), f"{row['bytes_read'] / 2**20:.1f}",
                                        f"{row['bytes_written'] / 2**20:.1f}", str(row["errors"])])  # fmt: skip
         listed = {(r["address"], r["share"]): r for r in json.loads(self.run_cli("--json", "usage").stdout)}
-        self.assertEqual(listed[self.a.address, "/data"], row)
+        # The server converts the time for each answer anew, so its last digit may differ.
+        self.assertEqual({**listed[self.a.address, "/data"], "last_used": None}, {**row, "last_used": None})
         self.assertEqual(listed["other", None]["calls"], self.page()["other"]["calls"])
 
     def test_top_shows_rates(self):
