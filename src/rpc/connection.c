@@ -405,7 +405,7 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 				return -EPROTO;
 		} else {
 			hf_rpc_budget_spend(c, 1);
-			hf_rpc_budget_spend_bytes(c, (size_t)n);
+			hf_rpc_budget_spend_bytes(c, hf_record_take_work(&c->reader));
 		}
 		if (!pause_if_it_must(c, progressp))
 			return -EPIPE;

@@ -39,7 +39,7 @@ uint8_t *hf_record_take_buffer(struct hf_record_reader *reader)
 
 	if (reader->is_given) {
 		reader->data = NULL;
-		reader->len = reader->capacity = reader->n_copied = reader->n_told = 0;
+		reader->len = reader->capacity = reader->n_told = 0;
 		reader->is_given = false;
 	}
 	return data;
@@ -109,7 +109,6 @@ static int append(struct hf_record_reader *reader, struct hf_bytes *input)
 	if (r < 0)
 		return r;
 	memcpy(reader->data + reader->len, input->data, n);
-	reader->n_copied += n;
 	reader->len += n;
 	reader->expected -= (uint32_t)n;
 	skip(input, n);
@@ -200,9 +199,9 @@ int hf_record_filled(struct hf_record_reader *reader, size_t len, struct hf_byte
 
 size_t hf_record_take_work(struct hf_record_reader *reader)
 {
-	size_t work = reader->n_marks * MARK_WORK + reader->n_copied - reader->n_told;
+	size_t work = reader->n_marks * MARK_WORK + reader->len - reader->n_told;
 
 	reader->n_marks = 0;
-	reader->n_told = reader->n_copied;
+	reader->n_told = reader->len;
 	return work;
 }

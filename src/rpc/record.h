@@ -23,8 +23,7 @@ struct hf_record_reader {
 	size_t capacity;
 	size_t max;        /* (c) bytes of one record */
 	size_t n_marks;    /* that came since hf_record_take_work() */
-	size_t n_copied;   /* bytes of @data that were not read there directly */
-	size_t n_told;     /* of these, told by hf_record_take_work() */
+	size_t n_told;     /* of @len, told by hf_record_take_work() */
 	uint32_t expected; /* bytes of the current fragment still to come */
 	uint8_t header[4]; /* of the next fragment, as far as it is there */
 	uint8_t n_header;

@@ -314,6 +314,30 @@ static void test_work(void **state)
 	free(piece);
 }
 
+/* Bytes that were read straight into the record are charged once: as they come, not with the record again. */
+static void test_work_of_direct_reads(void **state)
+{
+	struct hf_record_reader reader;
+	struct hf_bytes record;
+	uint8_t piece[4 + 100] = { 0 };
+	uint8_t *rest = calloc(1, 40000 - 10100);
+	uint8_t *space;
+
+	hf_record_reader_init(&reader, 1 << 20);
+	put_mark(piece, 40000, true);
+	assert_int_equal(read_all(&reader, piece, sizeof(piece), &record), HF_RECORD_MORE);
+	assert_int_equal(hf_record_take_work(&reader), 32 + 100);
+	assert_true(hf_record_space(&reader, &space) >= 10000);
+	memset(space, 0, 10000);
+	assert_int_equal(hf_record_filled(&reader, 10000, &record), HF_RECORD_MORE);
+	assert_int_equal(hf_record_take_work(&reader), 10000);
+	assert_int_equal(read_all(&reader, rest, 40000 - 10100, &record), HF_RECORD_READY);
+	assert_int_equal(record.len, 40000);
+	assert_int_equal(reader.n_told, 10100); /* the rest is charged with the record */
+	hf_record_reader_deinit(&reader);
+	free(rest);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -324,6 +348,7 @@ int main(void)
 		cmocka_unit_test(test_space),
 		cmocka_unit_test(test_random),
 		cmocka_unit_test(test_work),
+		cmocka_unit_test(test_work_of_direct_reads),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
