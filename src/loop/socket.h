@@ -60,7 +60,7 @@ int hf_socket_error(struct hf_socket *socket); /* of connecting, or since: 0 or 
  * minutes after the socket was closed. */
 void hf_socket_drop_unsent(struct hf_socket *socket);
 /* Makes the kernel ask the peer, each second, whether it still knows the connection. If it does not, it says
- * so, and reading fails. A silent peer breaks the connection only if this stays on for several seconds. */
+ * so, and reading fails with -ECONNRESET. A silent peer does not break the connection by this. */
 int hf_socket_probe(struct hf_socket *socket, bool is_on);
 struct hf_heard {
 	uint64_t ago_ns;  /* when anything came from the peer, also an answer to such a question */

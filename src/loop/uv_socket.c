@@ -22,12 +22,18 @@
 
 #define LISTEN_BACKLOG 4096
 
-/* Seconds until the kernel asks a quiet peer whether it is there, and between such questions: Linux's
- * defaults, and those while a probe is on. */
-#define KEEPALIVE_IDLE_S     7200
-#define KEEPALIVE_INTERVAL_S 75
-#define PROBE_S              1
-#define KEEPALIVE_N          3 /* questions without an answer end a connection, if bind->keepalive_s */
+/* Seconds until the kernel asks a quiet peer whether it is there, seconds between such questions, and how
+ * many without an answer end the connection. */
+struct keepalive {
+	int idle_s;
+	int interval_s;
+	int n;
+};
+
+static const struct keepalive keepalive_of_linux = { .idle_s = 7200, .interval_s = 75, .n = 9 };
+/* Its questions are for an answer. They never end the connection: 127 is the most that the kernel takes. */
+static const struct keepalive keepalive_of_probe = { .idle_s = 1, .interval_s = 1, .n = 127 };
+#define KEEPALIVE_N 3 /* if bind->keepalive_s */
 
 /* Well-known services are below 512; rpc.statd and similar programs choose from here, too. */
 #define RESERVED_FIRST 600
@@ -38,6 +44,7 @@ struct uv_socket {
 	uv_poll_t *poll; /* NULL until first watched; libuv frees it later */
 	int fd;
 	int family;
+	int keepalive_s; /* of the listener, also in what it accepted; 0: as Linux has it */
 	bool is_foreign; /* another owner closes fd */
 };
 
@@ -143,25 +150,45 @@ static void end_at_once(int fd)
 	(void)setsockopt(fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
 }
 
+static struct keepalive keepalive_of(int keepalive_s)
+{
+	if (!keepalive_s)
+		return keepalive_of_linux;
+	return (struct keepalive){ .idle_s = keepalive_s, .interval_s = keepalive_s, .n = KEEPALIVE_N };
+}
+
+static int set_keepalive(int fd, struct keepalive keepalive)
+{
+	/* The idle time comes last: it makes the kernel set its timer, which is due at once if nothing came
+	 * for longer. */
+	if (setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &keepalive.n, sizeof(keepalive.n)) < 0 ||
+	    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &keepalive.interval_s, sizeof(keepalive.interval_s)) <
+		    0 ||
+	    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &keepalive.idle_s, sizeof(keepalive.idle_s)) < 0)
+		return -errno;
+	return 0;
+}
+
 int uv_tcp_listen_on(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind)
 {
 	hf_cleanup(hf_closep) int fd = open_bound(loop, SOCK_STREAM, bind->addr.family, bind);
+	int r;
 
 	if (fd < 0)
 		return fd;
 	/* Accepted sockets inherit these. */
 	set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
 	set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
-	if (bind->keepalive_s) {
-		set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, bind->keepalive_s);
-		set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, bind->keepalive_s);
-		set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, KEEPALIVE_N);
-	}
+	if (bind->keepalive_s)
+		(void)set_keepalive(fd, keepalive_of(bind->keepalive_s));
 	if (loop->lease)
 		end_at_once(fd);
 	if (listen(fd, LISTEN_BACKLOG) < 0)
 		return -errno;
-	return wrap(socketp, loop, bind->addr.family, &fd);
+	r = wrap(socketp, loop, bind->addr.family, &fd);
+	if (r == 0)
+		uv_socket_of(*socketp)->keepalive_s = bind->keepalive_s;
+	return r;
 }
 
 int uv_tcp_accept_from(struct hf_socket **socketp, struct hf_socket *listener, struct hf_addr *peerp)
@@ -171,12 +198,16 @@ int uv_tcp_accept_from(struct hf_socket **socketp, struct hf_socket *listener, s
 	socklen_t len = sizeof(ss);
 	hf_cleanup(hf_closep) int fd =
 		accept4(s->fd, (struct sockaddr *)&ss, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	int r;
 
 	if (fd < 0)
 		return -errno;
 	if (!hf_addr_from_sockaddr(peerp, (struct sockaddr *)&ss))
 		return -EAFNOSUPPORT;
-	return wrap(socketp, listener->loop, s->family, &fd);
+	r = wrap(socketp, listener->loop, s->family, &fd);
+	if (r == 0)
+		uv_socket_of(*socketp)->keepalive_s = s->keepalive_s;
+	return r;
 }
 
 int uv_tcp_connect_to(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind,
@@ -355,17 +386,12 @@ void uv_socket_drop_unsent(struct hf_socket *socket)
 
 int uv_socket_probe(struct hf_socket *socket, bool is_on)
 {
-	int fd = uv_socket_of(socket)->fd;
-	int idle = is_on ? PROBE_S : KEEPALIVE_IDLE_S, interval = is_on ? PROBE_S : KEEPALIVE_INTERVAL_S,
-	    on = 1;
+	struct uv_socket *s = uv_socket_of(socket);
+	int on = 1;
 
-	/* The idle time comes last: it makes the kernel set its timer, which is due at once if nothing came
-	 * for longer. */
-	if (setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on)) < 0 ||
-	    setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval)) < 0 ||
-	    setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle)) < 0)
+	if (setsockopt(s->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on)) < 0)
 		return -errno;
-	return 0;
+	return set_keepalive(s->fd, is_on ? keepalive_of_probe : keepalive_of(s->keepalive_s));
 }
 
 bool uv_socket_heard(struct hf_socket *socket, struct hf_heard *heardp)

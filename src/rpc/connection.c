@@ -71,7 +71,7 @@ void hf_rpc_connection_close(struct hf_rpc_connection *c)
 	struct hf_rpc_lane *lane = c->lane;
 
 	if (c->socket) {
-		hf_rpc_probes_end(c, c->is_broken);
+		hf_rpc_probes_end(c, c->was_reset);
 		hf_rpc_secure_close(c);
 		hf_socket_close(c->socket);
 		c->socket = NULL;
@@ -159,7 +159,7 @@ static bool flush(struct hf_rpc_connection *c, bool *progressp)
 		r = hf_outqueue_write(&c->out, &c->lane->segments, c->socket);
 	hf_rpc_budget_note_sent(c, before - c->out.n_bytes);
 	*progressp |= c->out.n_bytes < before;
-	c->is_broken = r == -ECONNRESET;
+	c->was_reset = r == -ECONNRESET;
 	return r == 0 || r == -EAGAIN;
 }
 
@@ -388,8 +388,8 @@ static int read_once(struct hf_rpc_connection *c, bool *progressp)
 	if (n == -EAGAIN || n == -EINTR)
 		return 0;
 	if (n <= 0) {
-		/* Broken rules of TLS and the end of our lease say nothing about the peer. */
-		c->is_broken = n < 0 && n != -EPROTO && n != -ESTALE;
+		/* Every other end, also by silence, leaves open whether the peer knows the connection. */
+		c->was_reset = n == -ECONNRESET;
 		return -ECONNRESET;
 	}
 	if (is_direct) {

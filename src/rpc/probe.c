@@ -98,26 +98,26 @@ static bool is_acknowledged(const struct hf_rpc_probe *probe, uint64_t heard_at)
 
 /* Before the kernel has asked, or sent data again, a reset is no answer: a host that lives may give up a
  * connection at any time. */
-static enum hf_rpc_pulse last_pulse(const struct hf_rpc_probe *probe, bool is_broken)
+static enum hf_rpc_pulse last_pulse(const struct hf_rpc_probe *probe, bool was_reset)
 {
 	uint64_t heard_at;
 	uint32_t n_asked;
 
-	if (!is_broken || !when_heard(probe->connection, &heard_at, &n_asked))
+	if (!was_reset || !when_heard(probe->connection, &heard_at, &n_asked))
 		return HF_RPC_PULSE_NONE;
 	if (is_acknowledged(probe, heard_at))
 		return HF_RPC_PULSE_ALIVE;
 	return n_asked > probe->n_asked ? HF_RPC_PULSE_DEAD : HF_RPC_PULSE_NONE;
 }
 
-void hf_rpc_probes_end(struct hf_rpc_connection *connection, bool is_broken)
+void hf_rpc_probes_end(struct hf_rpc_connection *connection, bool was_reset)
 {
 	struct hf_link *link;
 
 	while ((link = hf_list_pop_front(&connection->probes))) {
 		struct hf_rpc_probe *probe = hf_list_entry(link, struct hf_rpc_probe, link);
 
-		probe->pulse = last_pulse(probe, is_broken);
+		probe->pulse = last_pulse(probe, was_reset);
 		probe->connection = NULL;
 		/* The timer runs already, so restarting it cannot fail. */
 		(void)hf_timer_start(&probe->timer, 0);

@@ -14,7 +14,8 @@ struct hf_rpc_call;
 struct hf_rpc_probe;
 
 enum hf_rpc_pulse {
-	HF_RPC_PULSE_NONE, /* there is no such connection, or it ended meanwhile and the peer was not asked */
+	HF_RPC_PULSE_NONE,   /* there is no such connection, or it ended meanwhile without an answer to the
+				question */
 	HF_RPC_PULSE_ALIVE,  /* the peer knows it */
 	HF_RPC_PULSE_DEAD,   /* the peer was asked, is there, and does not know it */
 	HF_RPC_PULSE_SILENT, /* no answer in time */

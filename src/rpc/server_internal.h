@@ -200,7 +200,7 @@ struct hf_rpc_connection {
 	bool is_reading; /* below on_readable(): a reply need not flush */
 	bool is_paused;
 	bool is_moving;
-	bool is_broken;  /* the peer's kernel does not know it any more, or no peer answers */
+	bool was_reset;  /* the peer's kernel said that it does not know it */
 	bool is_ahead;   /* it sent more than its budget could serve */
 	bool is_proven;  /* it has completed a call */
 	bool was_useful; /* it completed a call in this turn */
@@ -386,7 +386,7 @@ void hf_rpc_delay_drop(struct hf_rpc_connection *connection); /* the connection 
 
 /* probe.c */
 /* The connection is being closed. Its probes end later, from the loop. */
-void hf_rpc_probes_end(struct hf_rpc_connection *connection, bool is_broken);
+void hf_rpc_probes_end(struct hf_rpc_connection *connection, bool was_reset);
 
 /* move.c */
 void hf_rpc_connection_move_home(struct hf_rpc_connection *connection, struct hf_bytes record);

@@ -1,6 +1,8 @@
 /* Does the peer of a connection still know it? */
 #include "../test.h"
 
+#include <errno.h>
+#include <linux/filter.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
@@ -13,18 +15,33 @@
 #define LONG_NS  (60 * HF_NS_PER_S)
 #define NO_PULSE 99
 
+#define KEEPALIVE_S 50
+
 static struct rig rig;
 static uint8_t buffer[4096];
 static struct hf_rpc_probe *probe;
 static _Atomic int pulse;
 static uint64_t numbers[2]; /* of the connections of the calls that are suspended */
 
-static int setup(void **state)
+static int setup_with(int keepalive_s)
 {
+	struct hf_rpc_limits limits = rig_limits;
+
+	limits.keepalive_s = keepalive_s;
 	pulse = NO_PULSE;
 	probe = NULL;
-	rig_start(&rig, &rig_limits, 1, HOME);
+	rig_start(&rig, &limits, 1, HOME);
 	return 0;
+}
+
+static int setup(void **state)
+{
+	return setup_with(0);
+}
+
+static int setup_keepalive(void **state)
+{
+	return setup_with(KEEPALIVE_S);
 }
 
 static int teardown(void **state)
@@ -167,6 +184,81 @@ static void test_no_answer_in_time(void **state)
 	end(fds);
 }
 
+/* As if the wire were cut: the peer's kernel gets nothing, so it cannot answer. */
+static void make_deaf(int fd)
+{
+	struct sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
+	const struct sock_fprog program = { .len = 1, .filter = &drop };
+
+	assert_return_code(setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), errno);
+}
+
+/* The server's end of a connection */
+static int find_other_end(int fd)
+{
+	struct sockaddr_in here, peer;
+
+	assert_return_code(getsockname(fd, (struct sockaddr *)&here, &(socklen_t){ sizeof(here) }), errno);
+	for (int other = 0; other < 1024; other++)
+		if (getpeername(other, (struct sockaddr *)&peer, &(socklen_t){ sizeof(peer) }) == 0 &&
+		    peer.sin_family == AF_INET && peer.sin_port == here.sin_port)
+			return other;
+	fail_msg("the server has no such connection");
+	return -1;
+}
+
+static int option(int fd, int name)
+{
+	int value = -1;
+
+	assert_return_code(getsockopt(fd, IPPROTO_TCP, name, &value, &(socklen_t){ sizeof(value) }), errno);
+	return value;
+}
+
+/* Three questions without an answer end a connection with keepalive_s. Those of a probe do not: a host must
+ * not lose its connection because of a forged notice, nor its locks. */
+static void test_silence_does_not_end_the_connection(void **state)
+{
+	int fds[2];
+
+	connect_two(fds);
+	make_deaf(fds[0]);
+	start_for(6 * HF_NS_PER_S);
+	expect(HF_RPC_PULSE_SILENT);
+	rig_wait_connections(&rig, 2);
+	end(fds);
+}
+
+static void test_a_time_out_is_no_answer(void **state)
+{
+	const int ms = 1500;
+	int fds[2];
+
+	connect_two(fds);
+	make_deaf(fds[0]);
+	assert_return_code(setsockopt(find_other_end(fds[0]), IPPROTO_TCP, TCP_USER_TIMEOUT, &ms, sizeof(ms)),
+			   errno);
+	start_for(LONG_NS);
+	expect(HF_RPC_PULSE_NONE);
+	rig_wait_connections(&rig, 1);
+	end(fds);
+}
+
+static void test_keepalive_is_as_before_a_probe(void **state)
+{
+	int fds[2], other;
+
+	connect_two(fds);
+	other = find_other_end(fds[0]);
+	start_for(LONG_NS);
+	assert_int_equal(option(other, TCP_KEEPIDLE), 1);
+	expect(HF_RPC_PULSE_ALIVE);
+	assert_int_equal(option(other, TCP_KEEPIDLE), KEEPALIVE_S);
+	assert_int_equal(option(other, TCP_KEEPINTVL), KEEPALIVE_S);
+	assert_int_equal(option(other, TCP_KEEPCNT), 3);
+	end(fds);
+}
+
 static void test_a_connection_that_is_gone_cannot_be_asked(void **state)
 {
 	int fds[2];
@@ -226,6 +318,11 @@ int main(void)
 						teardown),
 		cmocka_unit_test_setup_teardown(test_a_peer_that_does_not_know_it_resets, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_no_answer_in_time, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_silence_does_not_end_the_connection, setup_keepalive,
+						teardown),
+		cmocka_unit_test_setup_teardown(test_a_time_out_is_no_answer, setup_keepalive, teardown),
+		cmocka_unit_test_setup_teardown(test_keepalive_is_as_before_a_probe, setup_keepalive,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_a_connection_that_is_gone_cannot_be_asked, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_a_cancelled_probe_says_nothing, setup, teardown),
