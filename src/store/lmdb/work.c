@@ -175,6 +175,11 @@ static void on_db_done(struct hf_work *work)
 	struct hf_lmdb *lmdb = hf_container_of(work, struct hf_lmdb, db_work);
 
 	finish_db(lmdb, lmdb->db_result);
+	/* After a failure nothing is folded, so no fold gives the locks the segment that they wait for. */
+	if (lmdb->needs_segment && lmdb->store.health != HF_STORE_HEALTHY) {
+		lmdb->needs_segment = false;
+		finish_locks(lmdb, -EIO);
+	}
 	start_db_work(lmdb);
 }
 

@@ -17,7 +17,7 @@
 #include "loop/work.h"
 #include "store/checksum.h"
 #include "store/lmdb/check.h"
-#include "store/lmdb/journal.h"
+#include "store/lmdb/internal.h"
 
 /* Helpers */
 
@@ -627,6 +627,71 @@ static void test_no_memory_to_fold(void **state)
 	kit_deinit(&kit);
 }
 
+/* The disk hangs while a registration is written, so that no segment is folded, and locks fill all of them.
+ * Then the registration fails. No fold follows a failure: the locks that wait for a segment must not wait for
+ * it. */
+
+static struct hf_work *held;
+
+static int hold_work(struct hf_loop *loop, struct hf_work *work)
+{
+	assert_null(held);
+	held = work;
+	work->request = &held;
+	return 0;
+}
+
+static void fail_db(struct hf_work *work)
+{
+	hf_container_of(work, struct hf_lmdb, db_work)->db_result = -EIO;
+}
+
+static void put_large_lock(struct kit *kit)
+{
+	static const uint8_t oh[1000];
+	struct hf_store_lock lock = kit_lock(hf_store_new_id(kit->store), 1);
+
+	lock.oh = hf_bytes_of(oh, sizeof(oh));
+	assert_int_equal(hf_store_put_lock(kit->store, &lock, &kit->last_ticket), 0);
+}
+
+static void test_a_failure_while_locks_wait_for_a_segment(void **state)
+{
+	const struct hf_loop_ops *ops;
+	struct hf_loop_ops hung;
+	struct kit kit;
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	kit_open(&kit);
+	kit_settle(&kit);
+	ops = kit.loop->ops;
+	hung = *ops;
+	hung.work_submit = hold_work;
+	kit.resync_nothing = true;
+	kit.loop->ops = &hung;
+	kit_put_client(&kit, 1, 1);
+	kit_turn(&kit);
+	assert_non_null(held);
+	for (size_t i = 0; i < HF_JOURNAL_SEGMENTS * HF_JOURNAL_SIZE / 1000; i++) {
+		put_large_lock(&kit);
+		if (i % 4000 == 0)
+			kit_turn(&kit);
+	}
+	kit_turn(&kit);
+	kit.loop->ops = ops;
+	held->request = NULL;
+	held->run = fail_db;
+	assert_int_equal(ops->work_submit(kit.loop, held), 0);
+	kit_run_until(&kit, has_failed);
+	kit_run_until(&kit, has_recovered);
+	kit_facts_drop(&kit.facts, true, true);
+	kit_put_lock(&kit, hf_store_new_id(kit.store), 2);
+	kit_settle(&kit);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
 /* Known answers */
 
 /* Locks come back file by file, in the order in which the files appeared, and those of a file in the order in
@@ -716,6 +781,7 @@ int main(void)
 		cmocka_unit_test(test_damage_in_the_middle_is_refused),
 		cmocka_unit_test(test_many_segments),
 		cmocka_unit_test(test_no_memory_to_fold),
+		cmocka_unit_test(test_a_failure_while_locks_wait_for_a_segment),
 		cmocka_unit_test(test_locks_are_loaded_by_file),
 		cmocka_unit_test(test_rotten_files_are_refused_unchanged),
 	};
