@@ -1,6 +1,7 @@
 /* The clients of /etc/exports in the words of our configuration. */
 #include <arpa/inet.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/addr.h"
 #include "cli/exports.h"
@@ -65,6 +66,10 @@ bool import_read_client(struct import *import, const char *text, enum import_kin
 		*kindp = IMPORT_NETWORK;
 		return read_network(import, text, out, size);
 	}
+	if (strcasecmp(text, "any") == 0 || strcasecmp(text, "private") == 0)
+		return refuse(import, text,
+			      "it is a word of the configuration that stands for many clients; write the "
+			      "host's full name or its address");
 	return hf_addr_parse(&addr, text) || hf_client_name_is_valid(text) ||
 	       refuse(import, text, "it is neither an address nor a host name");
 }

@@ -198,6 +198,18 @@ class Import(unittest.TestCase):
                          r"`getent netgroup` shows, or a network or domain that they are in\n$")  # fmt: skip
         self.assertIn('#  - path: "/tmp"\n', done.stdout.decode())
 
+    def test_hosts_that_are_called_as_our_words(self):
+        """any and private are many clients in a configuration, and one host in the file."""
+        for name in ("any", "private", "Any", "PRIVATE"):
+            with self.subTest(name=name):
+                done = run(f"/tmp {name}(rw)\n", "-")
+                self.assertEqual(done.stderr.decode(), f"stdin:1: client {name}: it is a word of the configuration that stands for "
+                                 "many clients; write the host's full name or its address\n")  # fmt: skip
+                self.assertEqual(done.returncode, 1)
+                self.assertEqual(self.load(done.stdout), [])
+                self.assertIn('#  - path: "/tmp"\n#    clients: []\n', done.stdout.decode())
+        self.assertEqual(self.taken("/tmp any.example.org(rw)\n")[0]["clients"], '["any.example.org"]')
+
     def test_syntax(self):
         text = (
             "# a comment\n"
