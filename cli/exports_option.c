@@ -208,8 +208,34 @@ static void apply(struct import *import, struct import_options *options, const s
 	}
 }
 
+static bool have_same_rights(const struct import_options *a, const struct import_options *b)
+{
+	return a->is_writable == b->is_writable && a->is_insecure == b->is_insecure &&
+	       a->squashes_all == b->squashes_all && a->keeps_root == b->keeps_root;
+}
+
+/* The kernel's server copies the rights into the flavour when it reads sec=, and serves by that copy. Only
+ * the rest of the same list changes the copy. */
+static void keep_rights_of_flavour(struct import *import, struct import_options *options,
+				   const struct import_options *before)
+{
+	if (before->n_flavours == 0 || options->n_flavours > before->n_flavours ||
+	    have_same_rights(options, before))
+		return;
+	import_say(
+		import, import->line,
+		"sec= in an earlier list has fixed ro or rw, squash and secure; the kernel's server ignores "
+		"them here. Decide what the client gets");
+	options->is_held = true;
+	options->is_writable = before->is_writable;
+	options->is_insecure = before->is_insecure;
+	options->squashes_all = before->squashes_all;
+	options->keeps_root = before->keeps_root;
+}
+
 void import_read_options(struct import *import, struct import_options *options, char *text)
 {
+	const struct import_options before = *options;
 	char *name, *value;
 
 	while ((name = strsep(&text, ","))) {
@@ -231,4 +257,5 @@ void import_read_options(struct import *import, struct import_options *options, 
 					    : "it takes no value");
 		options->is_held = true;
 	}
+	keep_rights_of_flavour(import, options, &before);
 }

@@ -230,6 +230,25 @@ class Import(unittest.TestCase):
         self.assertEqual((bin_["path"], bin_["clients"], bin_["access"]), ('"/bin"', '["any"]', "ro"))
         self.assertEqual((etc["path"], etc["clients"], etc["access"]), ('"/etc"', '["any"]', "ro"))
 
+    def test_rights_after_a_list_with_flavours(self):
+        """The kernel's server copies the rights into the flavour at sec=; only the rest of that list changes them there."""
+        said = "stdin:1: sec= in an earlier list has fixed ro or rw, squash and secure; the kernel's server ignores them here"
+        for text in (
+            "-sec=sys 192.0.2.7(rw,no_root_squash,insecure)", "-sec=sys 192.0.2.7(rw)", "-sec=sys 192.0.2.7(insecure)",
+            "-sec=sys 192.0.2.7(no_root_squash)", "-sec=sys 192.0.2.7(all_squash)", "-sec=sys 192.0.2.1 -rw 192.0.2.7",
+        ):  # fmt: skip
+            with self.subTest(text=text):
+                self.assertEqual(self.taken(f"/tmp {text}\n", (said,)), [])
+                shown = run(f"/tmp {text}\n", "-").stdout.decode()
+                self.assertIn("#    access: ro\n#    secure: true\n", shown)  # what the kernel's server gives
+        self.assertIn("#    access: rw\n", run("/tmp -sec=sys,rw 192.0.2.7(ro)\n", "-").stdout.decode())
+        for text, access in (
+            ("-sec=sys,rw 192.0.2.7", "rw"), ("-rw,sec=sys 192.0.2.7(rw,anonuid=5)", "rw"), ("-sec=sys 192.0.2.7(rw,ro)", "ro"),
+            ("-ro 192.0.2.7(sec=sys,rw)", "rw"), ("-ro 192.0.2.7(rw,sec=sys)", "rw"),
+        ):  # fmt: skip
+            with self.subTest(text=text):
+                self.assertEqual(self.taken(f"/tmp {text}\n")[0]["access"], access)
+
     def test_rules_are_in_the_order_of_exports_5(self):
         text = (
             "/tmp *(ro) *.example.org(ro,all_squash) 192.0.2.0/24(rw) 192.0.2.7(rw,no_root_squash)\n"
