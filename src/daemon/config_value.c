@@ -214,17 +214,19 @@ static int add_address(struct hf_config_addresses *list, const char *text, struc
 	return 0;
 }
 
-/* A word that is nearly private or any is a mistake, and no host. */
+/* The word that @text is but for case: names of hosts do not differ by it. NULL: none */
+static const char *find_word(const char *text)
+{
+	if (strcasecmp(text, "any") == 0)
+		return "any";
+	return strcasecmp(text, "private") == 0 ? "private" : NULL;
+}
+
+/* Every other name may be that of a host, however near it is to a word: amy, pirate. */
 static bool parse_name(struct hf_config_client *client, const char *text)
 {
-	struct hf_config_guess guess = { .word = text };
-
-	if (!hf_client_name_is_valid(text))
-		return false;
-	hf_config_guess_offer(&guess, "private");
-	hf_config_guess_offer(&guess, "any");
 	client->kind = hf_client_name_is_pattern(text) ? HF_CONFIG_CLIENT_DOMAIN : HF_CONFIG_CLIENT_HOST;
-	return !guess.best;
+	return hf_client_name_is_valid(text) && !find_word(text);
 }
 
 static bool parse_client(struct hf_config_client *client, const char *text)
@@ -240,7 +242,8 @@ static bool parse_client(struct hf_config_client *client, const char *text)
 
 static int wrong_client(struct hf_config_why *why, const char *text)
 {
-	struct hf_config_guess guess = { .word = strcmp(text, "*") == 0 ? "any" : text };
+	const char *word = strcmp(text, "*") == 0 ? "any" : find_word(text);
+	struct hf_config_guess guess = { .word = word ? word : text };
 	char quoted[HF_CONFIG_QUOTE_SIZE];
 
 	if (*text == '@')

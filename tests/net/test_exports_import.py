@@ -210,6 +210,14 @@ class Import(unittest.TestCase):
                 self.assertIn('#  - path: "/tmp"\n#    clients: []\n', done.stdout.decode())
         self.assertEqual(self.taken("/tmp any.example.org(rw)\n")[0]["clients"], '["any.example.org"]')
 
+    def test_hosts_whose_names_are_near_our_words(self):
+        names = ("amy", "andy", "many", "an", "pirate", "privat")
+        export = self.taken(f"/tmp {' '.join(name + '(rw)' for name in names)}\n")[0]
+        self.assertEqual(export["clients"], "[" + ", ".join(f'"{name}"' for name in names) + "]")
+        checked = subprocess.run([HOLDFASTD, "--config", os.path.join(self.base, "holdfast.yaml"), "--check"], capture_output=True,
+                                 timeout=PATIENCE, check=False)  # fmt: skip
+        self.assertEqual((checked.returncode, checked.stderr), (0, b""))
+
     def test_syntax(self):
         text = (
             "# a comment\n"

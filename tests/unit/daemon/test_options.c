@@ -360,15 +360,29 @@ static void test_clients(void **state)
 	hf_config_free(config);
 }
 
+/* A host may have a name that is one letter from any or private. */
+static void test_hosts_near_words(void **state)
+{
+	struct hf_config *config =
+		load_good("exports:\n- path: /tmp\n  clients: [amy, many, an, pirate, privat]\n");
+	const struct hf_config_clients *clients = &config->exports.items[0].clients;
+
+	assert_int_equal(clients->n, 5);
+	for (size_t i = 0; i < clients->n; i++)
+		assert_int_equal(clients->items[i].kind, HF_CONFIG_CLIENT_HOST);
+	hf_config_free(config);
+}
+
 static void test_wrong_clients(void **state)
 {
 	static const struct {
 		const char *client;
 		const char *guess;
 	} cases[] = {
-		{ "privat", " (did you mean private?)" },
+		{ "Private", " (did you mean private?)" },
+		{ "private,", " (did you mean private?)" },
 		{ "*", " (did you mean any?)" },
-		{ "an", " (did you mean any?)" },
+		{ "ANY", " (did you mean any?)" },
 		{ "10.0.0.0/33", "" },
 		{ "10.0.0", "" },
 		{ "10.0.*", "" },
@@ -412,6 +426,7 @@ int main(void)
 		cmocka_unit_test(test_endpoint),
 		cmocka_unit_test(test_addresses),
 		cmocka_unit_test(test_clients),
+		cmocka_unit_test(test_hosts_near_words),
 		cmocka_unit_test(test_wrong_clients),
 	};
 
