@@ -329,7 +329,8 @@ static void look(struct hf_cluster *cluster, enum hf_node_step step)
 			"service=%s", cluster->options.node.service);
 		tell(cluster, HF_CLUSTER_DEPOSED);
 	}
-	if (r == 0 && exports)
+	/* A reload that ended meanwhile has set newer ones. */
+	if (r == 0 && exports && strcmp(exports, hf_node_exports(cluster->node)) == 0)
 		cluster->must_set_exports = false;
 	if (r == -ESTALE) {
 		hf_log_warn("another node has taken the service over", "service=%s node=%s",
