@@ -21,7 +21,8 @@
 struct hf_reload {
 	struct hf_reload_options options;
 	struct hf_work work;
-	bool is_wanted; /* another reload is due after this one */
+	bool had_exports; /* when the service was built: taken() may change the configuration */
+	bool is_wanted;   /* another reload is due after this one */
 	bool is_stopped;
 	/* The current reload; the worker owns these until it is done */
 	struct hf_config *config;
@@ -39,7 +40,7 @@ struct hf_reload {
 /* Started without exports, the lock service does not interpret handles; that cannot change in a reload. */
 static bool needs_start(const struct hf_reload *reload)
 {
-	return reload->options.files && !reload->options.started->exports.n && reload->config->exports.n;
+	return reload->options.files && !reload->had_exports && reload->config->exports.n;
 }
 
 /* On a worker thread */
@@ -219,6 +220,7 @@ int hf_reload_new(struct hf_reload **reloadp, const struct hf_reload_options *op
 	if (!reload)
 		return hf_trace(-ENOMEM);
 	reload->options = *options;
+	reload->had_exports = options->started->exports.n > 0;
 	*reloadp = reload;
 	return 0;
 }

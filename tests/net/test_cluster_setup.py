@@ -15,7 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 from daemon import Daemon, Failed
 from nodes import SERVICE, Node, settings_of
 from play import Play, main
-from takeover import EXPORT, Takeover
+from takeover import EXPORT, NfsClient, Takeover
 from until import lapse
 
 OTHER = "{{path: {base}/other, name: /other, squash: none}}"
@@ -124,6 +124,22 @@ class Setup(Takeover):
         self.reload(self.standby, EXPORT.replace("squash: none", "squash: none, access: ro"))
         self.addCleanup(self.reload, self.standby, EXPORT)
         self.until_mismatched(self.standby, "access=ro")
+
+    def test_exports_come_back_after_an_empty_list(self):
+        node = self.active
+        self.addCleanup(self.write_exports, node)
+        with open(node.config, "w", encoding="ascii") as out:
+            out.write("exports: []\n")
+        node.process.send_signal(signal.SIGHUP)
+        self.until(lambda: "configuration loaded again exports=0" in node.log, "it has no exports")
+        before = len(node.log)
+        self.reload(node, EXPORT)
+        self.until(lambda: "configuration loaded again" in node.log[before:], "it has reloaded")
+        self.assertIn("configuration loaded again exports=1", node.log[before:])
+        self.assertNotIn("at the next start", node.log[before:])
+        with NfsClient(self.a) as client:
+            client.root("/data")
+        self.assertEqual(self.until_one_serves(), (self.active, self.standby))
 
     def test_directory_that_is_not_there(self):
         """The exports are the same, but one of them is gone on the standby, which has a file system of its own in its place."""

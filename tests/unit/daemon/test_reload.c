@@ -136,6 +136,50 @@ static void test_a_process_without_files(void **state)
 	expect_shared(bed, "/a");
 }
 
+/* In a cluster the exports that are taken become those that the next term starts with. */
+
+static int keep_exports(void *user, struct hf_config *config)
+{
+	struct bed *bed = user;
+	struct hf_config_exports before = bed->started->exports;
+
+	bed->started->exports = config->exports;
+	config->exports = before;
+	return 0;
+}
+
+static void test_exports_come_back_in_a_cluster(void **state)
+{
+	struct bed *bed = *state;
+	const struct hf_reload_options options = {
+		.loop = bed->loop,
+		.args = &bed->args,
+		.started = bed->started,
+		.files = bed->files,
+		.tls = bed->tls,
+		.begins = bed_on_begins,
+		.taken = keep_exports,
+		.ended = bed_on_ended,
+		.user = bed,
+	};
+	char text[256];
+
+	bed->reload = hf_reload_free(bed->reload);
+	assert_int_equal(hf_reload_new(&bed->reload, &options), 0);
+	snprintf(text, sizeof(text), "server: {state_dir: %s, threads: 1}\nexports: []\n", bed->base);
+	hf_reload_ask(bed->reload);
+	write_to(open_pipe(bed), text);
+	bed_until_ended(bed, 1);
+	assert_true(bed->is_loaded);
+	assert_int_equal(bed->started->exports.n, 0);
+	hf_reload_ask(bed->reload);
+	write_export(bed, open_pipe(bed), "b");
+	bed_until_ended(bed, 2);
+	assert_true(bed->is_loaded);
+	assert_string_equal(bed->fixed, "");
+	expect_shared(bed, "/b");
+}
+
 /* The first may have read before the second change was made. */
 static void test_asked_again_meanwhile(void **state)
 {
@@ -221,13 +265,10 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-		T(test_the_loop_goes_on_meanwhile),
-		T(test_it_says_what_waits_for_the_next_start),
-		T(test_a_process_without_files),
-		T(test_asked_again_meanwhile),
-		T(test_a_mistake_leaves_all_as_it_was),
-		T(test_stopped_meanwhile),
-		T(test_freed_meanwhile),
+		T(test_the_loop_goes_on_meanwhile), T(test_it_says_what_waits_for_the_next_start),
+		T(test_a_process_without_files),    T(test_exports_come_back_in_a_cluster),
+		T(test_asked_again_meanwhile),      T(test_a_mistake_leaves_all_as_it_was),
+		T(test_stopped_meanwhile),          T(test_freed_meanwhile),
 	};
 
 	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
