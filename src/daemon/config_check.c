@@ -8,6 +8,7 @@
 
 #include "api/guard.h"
 #include "api/keys.h"
+#include "base/cleanup.h"
 #include "cluster/fence.h"
 #include "daemon/config_endpoint.h"
 #include "daemon/config_load.h"
@@ -249,6 +250,37 @@ static int check_tls(struct hf_config_load *load)
 	return r;
 }
 
+/* The file of the token that may change something. NULL: no memory */
+static char *token_file_of(const struct hf_config *config)
+{
+	char *path;
+
+	if (*config->api.token_file)
+		return strdup(config->api.token_file);
+	return asprintf(&path, "%s/api.token", config->server.state_dir) < 0 ? NULL : path;
+}
+
+static int check_view_token_file(struct hf_config_load *load)
+{
+	const struct hf_config *config = load->config;
+	hf_cleanup(hf_freep) char *token_file = token_file_of(config);
+	char quoted[HF_CONFIG_QUOTE_SIZE];
+
+	if (!token_file)
+		return -ENOMEM;
+	if (strcmp(config->api.view_token_file, token_file) != 0)
+		return 0;
+	if (*config->api.token_file)
+		return hf_config_complain(
+			&load->error, source_of(load, "api.view_token_file"),
+			"api.view_token_file and api.token_file are the same file: a token that may "
+			"only look must be another one; give it a file of its own");
+	return hf_config_complain(&load->error, source_of(load, "api.view_token_file"),
+				  "api.view_token_file is the file of api.token_file, %s by default: a token "
+				  "that may only look must be another one; give it a file of its own",
+				  hf_config_quote(quoted, sizeof(quoted), token_file));
+}
+
 /* As with tls: a key that does nothing is a mistake of an operator who thinks that there is HTTPS. */
 static int check_api(struct hf_config_load *load)
 {
@@ -269,12 +301,7 @@ static int check_api(struct hf_config_load *load)
 			&load->error, source_of(load, "api.certificate"),
 			"api.certificate is set, but api.listen is no TCP port: there is no HTTPS; give "
 			"api.listen as address:port, or no api.certificate");
-	if (*config->api.view_token_file && strcmp(config->api.view_token_file, config->api.token_file) == 0)
-		return hf_config_complain(
-			&load->error, source_of(load, "api.view_token_file"),
-			"api.view_token_file and api.token_file are the same file: a token that may "
-			"only look must be another one; give it a file of its own");
-	return 0;
+	return check_view_token_file(load);
 }
 
 static int check_metrics(struct hf_config_load *load)
@@ -481,12 +508,19 @@ static int check_token(struct hf_config_load *load, const char *key, const char 
 static int check_tokens(struct hf_config_load *load)
 {
 	const struct hf_config *config = load->config;
+	hf_cleanup(hf_freep) char *token_file = token_file_of(config);
 	char token[HF_API_TOKEN_MAX + 1] = "", view[HF_API_TOKEN_MAX + 1] = "";
 	int r;
 
+	if (!token_file)
+		return -ENOMEM;
 	if (*config->api.listen == '\0')
 		return 0;
 	r = check_token(load, "api.token_file", config->api.token_file, token);
+	/* A user who only checks a configuration may not be allowed to read the default file: that is no
+	 * mistake, and the token stays empty. */
+	if (*config->api.token_file == '\0')
+		hf_api_token_look(token, token_file);
 	if (r == 0)
 		r = check_token(load, "api.view_token_file", config->api.view_token_file, view);
 	if (r || *view == '\0' || strcmp(token, view) != 0)

@@ -128,7 +128,7 @@ class Starts(CliPlay):
             self.daemon.stop()
             with self.assertRaises(Failed) as failed:
                 self.daemon.start(f"api.view_token_file={file.name}")
-        self.assertIn("is the same as the one that may change something", str(failed.exception))
+        self.assertIn("contain the same token", str(failed.exception))
         self.daemon.start()
 
     def test_a_short_token_is_refused(self):

@@ -413,6 +413,25 @@ class NoStart(Life):
         said = self.refused(f"api.token_file={files[0]}", f"api.view_token_file={files[1]}", code=2)
         self.assertIn("contain the same token", said)
 
+    def test_the_view_token_in_the_default_file(self):
+        """Before that file is there, and after: removing it would not help."""
+        state = os.path.join(self.base, "state")
+        words = [os.environ["HOLDFASTD"], "--check", "--set", f"server.state_dir={state}"]
+        for path in (f"{state}/api.token", f"{state}//api.token"):
+            said = self.refused(f"api.view_token_file={path}", code=2)
+            self.assertIn(f"api.view_token_file is the file of api.token_file, {state}/api.token by default: a token", said)
+            done = subprocess.run([*words, "--set", f"api.view_token_file={path}"], capture_output=True, text=True,
+                                  timeout=PATIENCE, check=False)  # fmt: skip
+            self.assertEqual((done.returncode, done.stderr), (2, said))
+            self.assertFalse(os.path.exists(state))
+        os.mkdir(state)
+        view = os.path.join(self.base, "view")
+        for path in (f"{state}/api.token", view):
+            with open(path, "w", encoding="ascii") as out:
+                out.write("x" * 64 + "\n")
+        self.assertIn("by default: a token", self.refused(f"api.view_token_file={state}/api.token", code=2))
+        self.assertIn("contain the same token", self.refused(f"api.view_token_file={view}", code=2))
+
     def test_a_wrong_configuration_touches_nothing(self):
         for setting in ("server.port=x", "server.listen=0.0.0.0,127.0.0.1", "api.listen=127.0.0.1:2049"):
             said = self.refused(setting, code=2)
