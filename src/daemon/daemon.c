@@ -636,6 +636,16 @@ static int make_api(struct daemon *d)
 	return r;
 }
 
+static int announce_api(struct daemon *d)
+{
+	int r = hf_ports_file_write_address(d->state_dir, &d->ports);
+
+	if (r < 0)
+		hf_log_error("cannot write api.address", "state_dir=%s error=%s", d->config->server.state_dir,
+			     strerror(-r));
+	return r;
+}
+
 /* The port mapper */
 
 static int make_portmap(struct daemon *d)
@@ -678,8 +688,8 @@ static void on_found(void *user)
 	d->ports.portmap = hf_portmap_role(d->portmap) == HF_PORTMAP_SERVES ? hf_portmap_port(d->portmap) : 0;
 	d->result = hf_ports_file_write(d->state_dir, &d->ports);
 	if (d->result < 0) {
-		hf_log_error("cannot write ports.json and api.address", "state_dir=%s error=%s",
-			     d->config->server.state_dir, strerror(-d->result));
+		hf_log_error("cannot write ports.json", "state_dir=%s error=%s", d->config->server.state_dir,
+			     strerror(-d->result));
 		begin_stop(d);
 		return;
 	}
@@ -776,6 +786,8 @@ static int start(struct daemon *d)
 		r = hf_listen_all(d->rpc, d->home, d->config, &d->ports.rpc, &d->netids);
 	if (r == 0)
 		r = make_api(d);
+	if (r == 0)
+		r = announce_api(d);
 	if (r == 0)
 		r = make_portmap(d);
 	if (r == 0)

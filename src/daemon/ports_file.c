@@ -23,17 +23,18 @@ int hf_ports_file_announce(struct hf_state_dir *dir, const struct hf_ports *port
 	return *ports->api_pin ? write_address(dir, ports, pin) : 0;
 }
 
+int hf_ports_file_write_address(struct hf_state_dir *dir, const struct hf_ports *ports)
+{
+	if (*ports->api_address)
+		return write_address(dir, ports, "");
+	(void)hf_state_dir_remove(dir, ADDRESS); /* left by a run that was killed */
+	return 0;
+}
+
 int hf_ports_file_write(struct hf_state_dir *dir, const struct hf_ports *ports)
 {
 	char text[128];
-	int r = 0;
 
-	if (*ports->api_address)
-		r = write_address(dir, ports, "");
-	else
-		(void)hf_state_dir_remove(dir, ADDRESS); /* left by a run that was killed */
-	if (r < 0)
-		return r;
 	snprintf(text, sizeof(text), "{\"rpc\":%u,\"portmap\":%u,\"api\":%u,\"pid\":%ld}\n", ports->rpc,
 		 ports->portmap, ports->api, (long)getpid());
 	return hf_state_dir_write(dir, PORTS, text, strlen(text));

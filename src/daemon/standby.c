@@ -244,6 +244,8 @@ static int start(struct standby *standby)
 	if (r == 0)
 		r = make_api(standby);
 	if (r == 0)
+		r = hf_ports_file_write_address(standby->options->state_dir, standby->options->ports);
+	if (r == 0)
 		r = hf_ports_file_write(standby->options->state_dir, standby->options->ports);
 	if (r == 0)
 		r = hf_timer_start(&standby->examine_timer, 0);

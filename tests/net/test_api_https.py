@@ -9,11 +9,13 @@ import socket
 import ssl
 import subprocess
 import sys
+import threading
 import warnings
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 # pylint: disable=wrong-import-position
+import rpc
 from certs import Authority, together
 from commandline import UNREACHABLE, USAGE, CliPlay
 from https import HttpsPlay, HttpsRest
@@ -307,6 +309,33 @@ class Elsewhere(CliPlay):
 
     def test_a_warning_where_the_network_can_read_tokens(self):
         self.assertIn("the API is reachable from other hosts without TLS", self.daemon.log)
+
+
+class Start(HttpsPlay):
+    def test_a_reload_before_it_serves(self):
+        """A silent rpcbind holds up the start. Its end must not take the new certificate out of api.address: the API may show it already."""
+        path = os.path.join(self.daemon.state_dir, "state", "api.address")
+        second = self.ca.issue("second", self.names)
+        self.daemon.stop()
+        with contextlib.ExitStack() as silent:
+            rpcbind = silent.enter_context(rpc.make_socket(socket.SOCK_STREAM, ("127.0.0.1", 111), self.daemon.namespace))
+            rpcbind.settimeout(PATIENCE)
+            rpcbind.listen()
+            starter = threading.Thread(target=self.daemon.start, args=("server.portmap=system",))
+            starter.start()
+            self.addCleanup(starter.join)
+            silent.enter_context(rpcbind.accept()[0])  # so the loop runs
+            self.run_cli("status")
+            self.use(*second)
+            self.reload()
+            with open(path, encoding="ascii") as file:
+                announced = file.read()
+            self.assertEqual(len(announced.split()), 3, "the address and both certificates")
+            self.run_cli("status")
+        starter.join()
+        with open(path, encoding="ascii") as file:
+            self.assertEqual(file.read(), announced, "only reloads write it after the start")
+        self.run_cli("status")
 
 
 class CommandLine(HttpsPlay):
