@@ -143,11 +143,12 @@ static int sync_now(struct hf_file *file)
 		fd = file->write_fd >= 0 ? file->write_fd : open_slot(file, &file->read_fd, O_RDONLY);
 		pthread_mutex_unlock(&file->lock);
 		hf_files_make_room_for(file);
-		if (fd < 0 && !hf_volume_is_want(fd))
+		if (fd < 0 && fd != -EACCES && fd != -EPERM && !hf_volume_is_want(fd))
 			return fd;
 	}
-	/* Symbolic links and devices cannot be opened, and no file can without a free descriptor: then sync
-	 * the whole file system. */
+	/* Symbolic links and devices cannot be opened, no file can without a free descriptor, and a server
+	 * without root cannot open what its mode closes: then sync the whole file system. The change is
+	 * already made, so the reply must not say that it was refused. */
 	r = fd >= 0 ? fsync(fd) : syncfs(file->volume->mount);
 	if (r == 0)
 		return 0;

@@ -2,9 +2,11 @@
 """Every procedure of NFSv3: what it does, what it refuses, and its edges."""
 
 import os
+import shutil
 import socket
 import stat
 import time
+import unittest
 
 import nfs
 import server
@@ -546,6 +548,68 @@ class Data(server.Case):
         os.chmod(self.path("prog"), 0o755)
         self.ok(self.nfs.read(self.find("prog")))
         self.assertEqual(os.spawnv(os.P_WAIT, self.path("prog"), ["prog"]), 0)
+
+
+class OrdinaryUser(unittest.TestCase):
+    """A server without root. What a mode closes to the server's own user is changed all the same, and answered so."""
+
+    PREFIX = ("setpriv", "--reuid=1000", "--regid=1000", "--clear-groups")
+
+    def setUp(self):
+        if not shutil.which("setpriv"):
+            self.skipTest("no setpriv")
+        self.server = server.Server(server.Case.program, {"data": "/data,squash=none"}, prefix=self.PREFIX)
+        self.addCleanup(self.server.close)
+        for path in (self.server.base, self.server.path("data"), self.server.path("state")):
+            os.chown(path, 1000, 1000)
+        os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # it needs a right that we took away
+        self.addCleanup(os.environ.pop, "ASAN_OPTIONS")
+        self.server.start()
+        self.client = self.server.client(uid=1000, gid=1000)
+        self.addCleanup(self.client.close)
+        self.root = self.client.root("/data")
+
+    def ok(self, answer):
+        self.assertEqual(answer.stat, nfs.OK, answer)
+        return answer
+
+    def mode(self, name):
+        return stat.S_IMODE(os.stat(self.server.path("data", name)).st_mode)
+
+    def leave_mode(self, name, mode):
+        """With none of its files open, as after a restart."""
+        os.chmod(self.server.path("data", name), mode)
+        self.server.stop()
+        self.server.start()
+        self.client.close()
+        self.client = self.server.client(uid=1000, gid=1000)
+        self.addCleanup(self.client.close)
+        return self.ok(self.client.lookup(self.root, name)).fh
+
+    def test_modes(self):
+        self.ok(self.client.create(self.root, "f", mode=0o600))
+        f = self.leave_mode("f", 0o600)
+        self.ok(self.client.setattr(f, mode=0))
+        self.assertEqual(self.mode("f"), 0)
+        self.ok(self.client.create(self.root, "g", mode=0o200))
+        self.ok(self.client.mkdir(self.root, "d", mode=0o300))
+        self.assertEqual(self.mode("d"), 0o300)
+        self.server.stop()
+
+    def test_in_a_directory_without_read(self):
+        self.ok(self.client.mkdir(self.root, "drop", mode=0o700))
+        drop = self.leave_mode("drop", 0o300)
+        self.ok(self.client.create(drop, "new"))
+        self.ok(self.client.rename(drop, "new", drop, "other"))
+        self.ok(self.client.remove(drop, "other"))
+        self.assertEqual(os.listdir(self.server.path("data", "drop")), [])
+        self.server.stop()
+
+    def test_commit_of_a_file_without_read(self):
+        self.ok(self.client.create(self.root, "f", mode=0o600))
+        f = self.leave_mode("f", 0o200)
+        self.ok(self.client.commit(f))
+        self.server.stop()
 
 
 class FileSystem(server.Case):

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -33,6 +34,7 @@ static struct hf_identity caller;
 static _Atomic int n_losses, seen[MAX_FDS];
 static _Atomic int n_halves; /* this many, less one, are done by half; then one fails */
 static _Atomic int n_inside; /* calls that sync */
+static _Atomic int n_whole;  /* of them: the whole file system */
 static int n_may_leave = MAX_CALLS, n_left;
 static pthread_mutex_t exit_lock = PTHREAD_MUTEX_INITIALIZER; /* of these two */
 static pthread_cond_t exit_moved = PTHREAD_COND_INITIALIZER;
@@ -49,7 +51,7 @@ int open(const char *path, int flags, ...)
 	va_start(args, flags);
 	mode = flags & O_CREAT ? va_arg(args, int) : 0;
 	va_end(args);
-	if (is_refused && (flags & O_ACCMODE) == O_WRONLY) {
+	if (is_refused && strncmp(path, "/proc/self/fd/", 14) == 0) {
 		errno = EACCES;
 		return -1;
 	}
@@ -89,6 +91,12 @@ int fsync(int fd)
 	return wait_for_disk(fd);
 }
 
+int syncfs(int fd)
+{
+	n_whole++;
+	return wait_for_disk(fd);
+}
+
 ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t offset, int flags)
 {
 	size_t len = iov->iov_len;
@@ -114,7 +122,9 @@ ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t offset, int flags
 
 static int set_up(void **state)
 {
-	n_losses = n_inside = n_halves = 0;
+	n_losses = n_inside = n_halves = n_whole = 0;
+	for (size_t i = 0; i < MAX_FDS; i++)
+		seen[i] = 0; /* the volume is not opened by our open() */
 	n_left = 0;
 	let_leave(MAX_CALLS);
 	is_refused = false;
@@ -291,6 +301,31 @@ static void test_a_file_that_cannot_be_opened_again(void **state)
 	assert_int_equal(write_stable(), 4);
 }
 
+/* A change of a file that its own mode closes to the server is done: it is not answered with "no access". */
+static void sync_what_cannot_be_opened(const char *name)
+{
+	struct hf_file *closed = open_file(name);
+
+	is_refused = true;
+	assert_int_equal(hf_file_sync(closed), 0);
+	assert_int_equal(n_whole, 1);
+	n_losses++;
+	assert_int_equal(hf_file_sync(closed), -EIO);
+	assert_int_equal(hf_files_count_losses(files), 1);
+	hf_file_unref(closed);
+}
+
+static void test_a_file_that_cannot_be_opened_at_all(void **state)
+{
+	sync_what_cannot_be_opened("closed");
+}
+
+static void test_a_directory_that_cannot_be_opened(void **state)
+{
+	assert_int_equal(mkdirat(volume->mount, "dir", 0700), 0);
+	sync_what_cannot_be_opened("dir");
+}
+
 static void lose_and_commit(void)
 {
 	n_losses++;
@@ -316,6 +351,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_who_waits_shares, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_later_ones_sync_again, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_a_file_that_cannot_be_opened_again, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_file_that_cannot_be_opened_at_all, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_directory_that_cannot_be_opened, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_lost_between_writing_and_syncing, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_half_a_stable_write, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_half_an_unstable_write, set_up, tear_down),
