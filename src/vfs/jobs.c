@@ -242,7 +242,7 @@ bool hf_jobs_next_is(struct hf_jobs *jobs, const void *group)
 	bool is;
 
 	pthread_mutex_lock(&jobs->lock);
-	job = jobs->is_stuck ? NULL : first_job(jobs);
+	job = jobs->is_stuck ? NULL : find_job(jobs);
 	is = job && job->group == group;
 	pthread_mutex_unlock(&jobs->lock);
 	return is;

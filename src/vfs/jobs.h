@@ -74,8 +74,8 @@ void hf_job_complete(struct hf_job *job);
 /* From run() of a job with a key: other jobs with this key need not wait any longer. */
 void hf_jobs_release(struct hf_jobs *jobs, uint64_t key);
 
-/* Will the next job run soon, and is it of this group? For a caller that would otherwise begin something long
- * before it. */
+/* Will the next job run soon, and is it of this group? A job that waits for its key is not the next: the job
+ * that has the key may take long. For a caller that would otherwise begin something long before it. */
 bool hf_jobs_next_is(struct hf_jobs *jobs, const void *group);
 
 /* From run(): has the job had its slice of time, and does another address wait? */

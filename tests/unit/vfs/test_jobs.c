@@ -1,5 +1,7 @@
 #include "../test.h"
 
+#include "../../until.h"
+
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
@@ -38,6 +40,7 @@ struct crowd {
 	struct hf_files *files;
 	struct hf_file *file;
 	_Atomic bool is_told;
+	_Atomic bool may_end; /* the slow change */
 	pthread_mutex_t gate; /* held: jobs wait before it */
 	struct counted all[N_JOBS];
 };
@@ -481,11 +484,16 @@ static int tear_down_volume(void **state)
 	return tear_down(state);
 }
 
-static void submit(struct crowd *crowd, int i, void (*run_it)(struct hf_job *job))
+static void submit_change(struct crowd *crowd, int i, uint64_t key, void (*run_it)(struct hf_job *job))
 {
 	crowd->all[i].job.group = &crowd->volume->syncer;
-	crowd->all[i].job.key = 0;
+	crowd->all[i].job.key = key;
 	hf_jobs_submit_open(crowd->jobs, crowd->loop, &crowd->all[i].job, NULL, run_it, done);
+}
+
+static void submit(struct crowd *crowd, int i, void (*run_it)(struct hf_job *job))
+{
+	submit_change(crowd, i, 0, run_it);
 }
 
 static void test_each_job_is_told_of_its_sync(void **state)
@@ -534,6 +542,70 @@ static void test_a_long_change_holds_no_other_up(void **state)
 	assert_true(crowd->is_told);
 }
 
+/* Holds its key until the test lets it end. */
+static void run_slow(struct hf_job *job)
+{
+	struct counted *counted = hf_container_of(job, struct counted, job);
+	struct crowd *crowd = counted->crowd;
+
+	hf_syncer_enter(&crowd->volume->syncer);
+	atomic_fetch_add(&crowd->n_running, 1);
+	while (!crowd->may_end)
+		sched_yield();
+	hf_jobs_release(job->jobs, job->key);
+	leave_changed(counted);
+}
+
+static void run_open_keyed(struct hf_job *job)
+{
+	hf_jobs_release(job->jobs, job->key);
+	run_open(job);
+}
+
+/* Ends its change when the gate is open. */
+static void run_beside_through_gate(struct hf_job *job)
+{
+	struct crowd *crowd = hf_container_of(job, struct counted, job)->crowd;
+
+	atomic_fetch_add(&crowd->n_running, 1);
+	pthread_mutex_lock(&crowd->gate);
+	pthread_mutex_unlock(&crowd->gate);
+	hf_jobs_release(job->jobs, job->key);
+	run_beside(job);
+}
+
+static void wait_for_running(struct crowd *crowd, int n)
+{
+	struct until until = until_begin(UNTIL_PATIENCE);
+
+	while (crowd->n_running < n)
+		assert_true(until_again(&until));
+}
+
+/* A change in the same directory as the slow one is first in the queue, but cannot run yet: a change in
+ * another directory must not wait for it with its sync. */
+static void test_what_waits_for_a_long_change_holds_no_other_up(void **state)
+{
+	struct until until = until_begin(UNTIL_PATIENCE);
+	struct crowd *crowd = *state;
+	bool was_told;
+
+	pthread_mutex_lock(&crowd->gate);
+	submit_change(crowd, 0, 7, run_slow);
+	submit_change(crowd, 1, 8, run_beside_through_gate);
+	wait_for_running(crowd, 2);
+	submit_change(crowd, 2, 7, run_open_keyed);
+	pthread_mutex_unlock(&crowd->gate);
+	while (!crowd->is_told && until_again(&until))
+		;
+	was_told = crowd->is_told;
+	crowd->may_end = true;
+	crowd->n_done = N_JOBS - 3;
+	hf_loop_run(crowd->loop);
+	assert_true(was_told);
+	assert_true(crowd->all[2].is_done);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -562,6 +634,8 @@ int main(void)
 						set_up_volume, tear_down_volume),
 		cmocka_unit_test_setup_teardown(test_a_long_change_holds_no_other_up, set_up_volume,
 						tear_down_volume),
+		cmocka_unit_test_setup_teardown(test_what_waits_for_a_long_change_holds_no_other_up,
+						set_up_volume, tear_down_volume),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
