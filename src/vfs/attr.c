@@ -12,6 +12,12 @@
 /* Under the caller's identity the kernel checks each step. The size comes first: it fails most often, and a
  * new mode could forbid it. The mode comes after the owner: changing the owner clears set-user-id. */
 
+/* To chown(2) this number means "leave it", so it would be answered with OK and change nothing. */
+static bool names_no_owner(const struct hf_setattr *set)
+{
+	return (set->set_uid && set->uid == (uid_t)-1) || (set->set_gid && set->gid == (gid_t)-1);
+}
+
 static int set_owner(struct hf_file *file, const struct hf_setattr *set)
 {
 	uid_t uid = set->set_uid ? set->uid : (uid_t)-1;
@@ -114,6 +120,8 @@ static int setattr_checked(struct hf_file *file, const struct hf_identity *calle
 
 	if (!change->has_before || change->before.st_nlink == 0)
 		return -ESTALE;
+	if (names_no_owner(set)) /* before the size is set */
+		return -EINVAL;
 	r = S_ISDIR(file->type) ? hf_dir_check_begun(file, change) : 0;
 	if (r < 0)
 		return r;

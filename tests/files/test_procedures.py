@@ -107,6 +107,14 @@ class Attributes(server.Case):
         with self.assertRaises(Refused):  # garbage: a time_how of 3
             self.nfs.call(nfs.NFS, 3, nfs.SETATTR, Out().opaque(fh).u32(0).u32(0).u32(0).u32(0).u32(3).u32(0).u32(0).bytes())
 
+    def test_setattr_of_no_owner(self):
+        """To chown(2), 2^32 - 1 means to change nothing."""
+        self.write_local("f", b"12345")
+        for ids in ({"uid": 2**32 - 1}, {"gid": 2**32 - 1}, {"uid": 5, "gid": 2**32 - 1, "size": 0}):
+            self.refused(nfs.INVAL, self.nfs.setattr(self.find("f"), **ids))
+        st = os.lstat(self.path("f"))
+        self.assertEqual((st.st_uid, st.st_gid, st.st_size), (0, 0, 5))
+
     def test_owner_cuts_a_file_that_is_read_only(self):
         self.write_local("f", b"12345")
         os.chown(self.path("f"), 1000, 1000)
