@@ -2,7 +2,7 @@
  * The file service alone, for its tests and benchmarks: MOUNT and NFS on one
  * port of the loopback address, over TCP and UDP.
  *
- *	files_serve STATE_DIR PORT [lanes=N] [threads=N] EXPORT...
+ *	files_serve STATE_DIR PORT [lanes=N] [threads=N] [audit=FILE] EXPORT...
  *
  * EXPORT is PATH,NAME followed by any of ,ro ,squash=none|root|all ,secure
  * ,async ,client=NETWORK. The first line on stdout is the port. SIGHUP loads
@@ -17,6 +17,7 @@
 #include <string.h>
 #include <sys/resource.h>
 
+#include "base/audit.h"
 #include "base/heap.h"
 #include "base/log.h"
 #include "base/macros.h"
@@ -27,6 +28,7 @@
 #include "loop/timer.h"
 #include "proto/mount/mount.h"
 #include "proto/nfs3/nfs3.h"
+#include "proto/nfs3/record.h"
 #include "rpc/server.h"
 #include "vfs/jobs.h"
 
@@ -39,6 +41,7 @@ struct options {
 	uint16_t port;
 	size_t n_lanes;
 	size_t n_threads;
+	const char *audit; /* NULL: no audit log */
 	struct hf_export_settings settings[MAX_EXPORTS];
 	struct hf_export_rule rules[MAX_EXPORTS][MAX_RULES];
 	struct hf_client_rule clients[MAX_EXPORTS][MAX_RULES];
@@ -138,7 +141,7 @@ static void parse_export(struct options *options, char *text)
 static void parse_options(struct options *options, int argc, char **argv)
 {
 	if (argc < 3)
-		die("files_serve STATE_DIR PORT [lanes=N] [threads=N] EXPORT...", -EINVAL);
+		die("files_serve STATE_DIR PORT [lanes=N] [threads=N] [audit=FILE] EXPORT...", -EINVAL);
 	options->state_dir = argv[1];
 	options->port = (uint16_t)atoi(argv[2]);
 	options->n_lanes = 1;
@@ -148,6 +151,8 @@ static void parse_options(struct options *options, int argc, char **argv)
 			options->n_lanes = (size_t)atoi(argv[i] + 6);
 		else if (strncmp(argv[i], "threads=", 8) == 0)
 			options->n_threads = (size_t)atoi(argv[i] + 8);
+		else if (strncmp(argv[i], "audit=", 6) == 0)
+			options->audit = argv[i] + 6;
 		else if (options->n_exports < MAX_EXPORTS)
 			parse_export(options, argv[i]);
 	}
@@ -214,6 +219,7 @@ int main(int argc, char **argv)
 	struct rlimit limit;
 	struct hf_rpc_server *server;
 	struct hf_jobs *jobs = NULL;
+	struct hf_nfs3_recorder recorder = { 0 };
 	struct hf_mount mount;
 	struct hf_nfs3 nfs;
 	char threads[16];
@@ -247,6 +253,13 @@ int main(int argc, char **argv)
 	load(&serving);
 	hf_mount_init(&mount, serving.exports, jobs);
 	hf_nfs3_init(&nfs, serving.exports, jobs, serving.loops[0]);
+	hf_nfs3_recorder_init(&recorder);
+	if (options->audit) {
+		r = hf_audit_open(&recorder.audit, options->audit);
+		if (r < 0)
+			die(options->audit, r);
+		nfs.recorder = &recorder;
+	}
 	hf_rpc_server_add_program(server, &hf_mount_program, &mount);
 	hf_rpc_server_add_program(server, &hf_nfs3_program, &nfs);
 	hf_loop_on_signal(serving.loops[0], SIGTERM, on_signal, &serving);
@@ -271,6 +284,8 @@ int main(int argc, char **argv)
 		hf_loop_drain(serving.loops[i]);
 	hf_jobs_free(jobs);
 	hf_rpc_server_free(server);
+	hf_audit_close(recorder.audit);
+	hf_nfs3_recorder_deinit(&recorder);
 	hf_mount_deinit(&mount);
 	hf_exports_free(serving.exports);
 	for (size_t i = 0; i < options->n_lanes; i++)

@@ -2,6 +2,7 @@
 """A disk that loses what it was given. The kernel reports the loss to one descriptor only. The verifier of writes changes
 for all clients, so that each sends its data again."""
 
+import json
 import os
 import tempfile
 import threading
@@ -20,6 +21,8 @@ class Losses(server.Case):
         base = tempfile.TemporaryDirectory(prefix="hf-failing-")
         cls.addClassCleanup(base.cleanup)
         cls.failing = os.environ["HF_TEST_FAILING"] = base.name
+        cls.audit = os.path.join(base.name, "audit")
+        cls.options = (f"audit={cls.audit}",)
         super().setUpClass()
 
     def begin(self, what):
@@ -113,6 +116,29 @@ class Losses(server.Case):
         self.ok(self.nfs.rmdir(d, "sub"))
         self.ok(self.nfs.write(f, b"data", stable=nfs.UNSTABLE))
         self.refused(nfs.IO, self.nfs.commit(f))
+
+    def audited(self):
+        """What the audit log says of the names that this test made: its directory is among them."""
+        with open(self.audit, encoding="utf-8") as lines:
+            found = [json.loads(line) for line in lines]
+        return [(line["op"], line.get("name"), line["result"]) for line in found if line.get("path", "").startswith(self.local)]
+
+    def test_a_change_whose_sync_failed_is_audited(self):
+        """The name is there, or gone, though the client is told of an error. A change of times alone is not written, as ever."""
+        f = self.made("f")
+        self.begin("fsync")
+        self.refused(nfs.IO, self.nfs.create(self.dir, "g", mode=0o644))
+        self.assertTrue(os.path.exists(self.path("g")))
+        self.refused(nfs.IO, self.nfs.setattr(f, mtime=(1, 0)))
+        self.refused(nfs.IO, self.nfs.setattr(f, mode=0o600))
+        self.refused(nfs.IO, self.nfs.commit(f))
+        self.refused(nfs.NOENT, self.nfs.remove(self.dir, "none"))
+        self.refused(nfs.IO, self.nfs.remove(self.dir, "f"))
+        self.assertFalse(os.path.exists(self.path("f")))
+        self.end("fsync")
+        until(self.audited, "it is written", passes=lambda seen: seen and seen[-1] == ("remove", "f", "IO"))
+        expected = [("create", "f", "OK"), ("create", "g", "IO"), ("setattr", None, "IO"), ("remove", "f", "IO")]
+        self.assertEqual(self.audited(), expected)
 
     # Several syncs for one answer
 

@@ -111,6 +111,12 @@ static const char *const changes[HF_N_NFSPROC3] = {
 	[NFSPROC3_RMDIR] = "rmdir",     [NFSPROC3_RENAME] = "rename", [NFSPROC3_LINK] = "link",
 };
 
+/* Was a change made? It was if only its sync failed, whatever the reply says. */
+static bool is_made(const struct hf_nfs3_op *op)
+{
+	return changes[number_of(op)] && (op->stat == NFS3_OK || op->sync.result < 0);
+}
+
 static bool is_refusal(enum nfsstat3 stat)
 {
 	return stat == NFS3ERR_ACCES || stat == NFS3ERR_PERM || stat == NFS3ERR_ROFS;
@@ -232,18 +238,17 @@ static void look_at_change(struct hf_nfs3_op *op)
 	struct hf_setattr set = { 0 };
 	bool is_setattr = number_of(op) == NFSPROC3_SETATTR;
 
-	if (is_setattr && !get_attributes(op, &set) && op->stat == NFS3_OK)
+	if (is_setattr && !get_attributes(op, &set) && is_made(op))
 		return;
 	if (number_of(op) == NFSPROC3_CREATE)
 		get_size(op, &set);
-	if (op->stat == NFS3_OK || hf_audit_allow(op->nfs->recorder->audit, HF_AUDIT_REFUSED_CALLS))
+	if (is_made(op) || hf_audit_allow(op->nfs->recorder->audit, HF_AUDIT_REFUSED_CALLS))
 		write_audit(op, &set);
 }
 
 void hf_nfs3_record(struct hf_nfs3_op *op)
 {
-	if (op->nfs->recorder->audit &&
-	    ((op->stat == NFS3_OK && changes[number_of(op)]) || is_refusal(op->stat)))
+	if (op->nfs->recorder->audit && (is_made(op) || is_refusal(op->stat)))
 		look_at_change(op);
 	if (op->nfs->recorder->slow_ns)
 		look_at_time(op);
