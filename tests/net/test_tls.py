@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """RPC-with-TLS: what the server offers, what an export demands, which certificates it takes, and a reload."""
 
+import json
 import os
 import shutil
 import ssl
@@ -194,6 +195,39 @@ class Demands(Secured):
         alpha = self.ca.issue("x5", "DNS:alpha.example")
         self.assertEqual(self.getattr(self.secured(alpha), "/mtls"), nfs.OK)
         self.assertEqual(self.getattr(self.caller(), "/mtls"), "too weak")
+
+
+class Recorded(Secured):
+    """Calls without the transport that the export demands are refusals for the audit log and the usage, too."""
+
+    @classmethod
+    def write_config(cls, exports):
+        super().write_config(exports)
+        cls.audit = os.path.join(cls.base, "audit")
+        with open(cls.config, "a", encoding="ascii") as out:
+            out.write(f"log:\n  audit: {cls.audit}\nmetrics:\n  per_client: true\n")
+
+    def refusals(self):
+        with open(self.audit, encoding="utf-8") as lines:
+            found = [json.loads(line) for line in lines]
+        return [(line["op"], line["export"], line.get("name"), line["result"]) for line in found if line["result"] != "OK"]
+
+    def errors(self, share):
+        found = [row for row in self.rest.get("/api/v1/usage?limit=1000").json["usage"] if row["share"] == share]
+        return found[0]["errors"] if found else 0
+
+    def test_refused_for_its_transport(self):
+        self.assertEqual(self.errors("/tls"), 0)
+        caller, root = self.caller(), self.root("/tls")
+        for procedure, args in ((nfs.REMOVE, Out().opaque(root).string("x")), (nfs.GETATTR, Out().opaque(root))):
+            self.assertEqual(tls.auth_error_of(self.ask(caller, procedure, args.bytes())), tls.AUTH_TOOWEAK)
+        self.assertEqual(self.getattr(self.secured(), "/mtls"), "too weak", "it has no certificate")
+        self.assertEqual(self.getattr(self.secured(), "/tls"), nfs.OK)
+        expected = [("remove", "/tls", "x", "TLS_REQUIRED"), ("getattr", "/tls", None, "TLS_REQUIRED"),
+                    ("getattr", "/mtls", None, "TLS_REQUIRED")]  # fmt: skip
+        self.until(self.refusals, "they are written", passes=lambda seen: len(seen) >= len(expected))
+        self.assertEqual(self.refusals(), expected)
+        self.assertEqual((self.errors("/tls"), self.errors("/mtls")), (2, 1))
 
 
 class Certificates(Secured):

@@ -59,16 +59,18 @@ static void finish(struct hf_nfs3_op *op)
 		hf_rpc_reply_garbage(op->call);
 		return;
 	}
-	if (op->result == HF_NFS3_TOO_WEAK) {
-		hf_rpc_reply_auth_error(op->call, HF_RPC_AUTH_TOOWEAK);
-		return;
-	}
-	assert(op->result == HF_NFS3_DONE);
+	if (HF_UNLIKELY(op->result == HF_NFS3_TOO_WEAK))
+		op->stat = NFS3ERR_ACCES; /* for the counts: the reply has no status */
 	usage = atomic_load_explicit(&op->nfs->usage, memory_order_acquire);
 	if (HF_UNLIKELY(usage != NULL))
 		hf_nfs3_count(op, usage);
 	if (HF_UNLIKELY(op->nfs->recorder != NULL))
 		hf_nfs3_record(op);
+	if (HF_UNLIKELY(op->result == HF_NFS3_TOO_WEAK)) {
+		hf_rpc_reply_auth_error(op->call, HF_RPC_AUTH_TOOWEAK);
+		return;
+	}
+	assert(op->result == HF_NFS3_DONE);
 	if (hf_rpc_call_is_measured(op->call)) {
 		hf_rpc_call_note(op->call, hf_nfsstat3_name(op->stat));
 		hf_rpc_call_note_data(op->call, op->n_read, op->n_written);

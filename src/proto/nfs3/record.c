@@ -66,6 +66,12 @@ static void find_place(struct hf_nfs3_op *op, struct place *place)
 		find_path(op, place);
 }
 
+/* As the log calls it */
+static const char *result_of(const struct hf_nfs3_op *op)
+{
+	return op->result == HF_NFS3_TOO_WEAK ? "TLS_REQUIRED" : hf_nfsstat3_name(op->stat);
+}
+
 /* Slow calls */
 
 static bool may_log_slow(struct hf_nfs3_recorder *recorder, uint64_t now, uint64_t *n_suppressedp)
@@ -88,7 +94,7 @@ static void log_slow(struct hf_nfs3_op *op, uint64_t ns, uint64_t n_suppressed)
 	hf_log_warn("a slow NFS call",
 		    "peer=%s procedure=%s ms=%llu result=%s path=%s name=%s handle=%s more=%llu",
 		    hf_addr_format(hf_rpc_call_peer(op->call), peer, sizeof(peer)), op->proc->name,
-		    (unsigned long long)(ns / HF_NS_PER_MS), hf_nfsstat3_name(op->stat),
+		    (unsigned long long)(ns / HF_NS_PER_MS), result_of(op),
 		    hf_log_quote(path, sizeof(path), place.path, strlen(place.path)),
 		    hf_log_quote(name, sizeof(name), place.name.data, place.name.len), handle,
 		    (unsigned long long)n_suppressed);
@@ -220,7 +226,7 @@ static void write_audit(struct hf_nfs3_op *op, const struct hf_setattr *set)
 	char name[32];
 
 	hf_audit_call_begin(&line, changes[number] ? changes[number] : lower(op->proc->name, name), op->call);
-	hf_audit_put_text(&line, "result", hf_nfsstat3_name(op->stat), strlen(hf_nfsstat3_name(op->stat)));
+	hf_audit_put_text(&line, "result", result_of(op), strlen(result_of(op)));
 	put_attributes(&line, set);
 	find_place(op, &place);
 	if (place.export)
