@@ -23,7 +23,7 @@
  *	file.c, files.c  one open file; the cache of open files; names.c: which file a name led to, lately
  *	identity.c       switches to the caller's identity; access.c: may the caller?
  *	tree.c           names; create.c, remove.c: new files; removal and renaming
- *	attr.c, data.c   attributes; bytes; change.h: attributes before and after a change
+ *	attr.c, data.c   attributes; bytes; change.c: attributes before and after a change
  *	listing.c        reads directories; pages.c: a cache of encoded listings
  *	syncer.c         makes changes stable, many at a time
  *	watch.c          reports changes of files that locks depend on
@@ -74,7 +74,6 @@ struct hf_file {
 	/* Held during a change, from the attributes before to those after, so that no other change of ours
 	 * comes between. Two locks are taken in the order of their addresses. */
 	pthread_mutex_t change_lock;
-	_Atomic uint64_t changes; /* upper half: changes begun; lower half: changes in progress */
 	/* Held during a sync. The kernel reports a loss once for a descriptor, to one of all that share
 	 * it. */
 	pthread_mutex_t sync_lock;

@@ -117,10 +117,8 @@ static void test_alone(void **state)
 }
 
 /* Both are between the other's attributes: neither may pass for the only one. */
-static void test_a_change_while_another_waits(void **state)
+static void change_while_another_waits(void (*const changes[2])(void))
 {
-	static void (*const changes[])(void) = { write_meanwhile, set_meanwhile };
-
 	for (size_t i = 0; i < 2; i++) {
 		meanwhile = changes[i];
 		assert_false(write_as(i ? HF_DATA_SYNC : HF_FILE_SYNC).has_before);
@@ -128,6 +126,52 @@ static void test_a_change_while_another_waits(void **state)
 		assert_true(others.has_after);
 		assert_true(write_as(HF_FILE_SYNC).has_before);
 	}
+}
+
+static void test_a_change_while_another_waits(void **state)
+{
+	static void (*const changes[])(void) = { write_meanwhile, set_meanwhile };
+
+	change_while_another_waits(changes);
+}
+
+static struct hf_file *same; /* the same file in another export */
+
+static void swap_exports(void)
+{
+	struct hf_file *other = same;
+
+	same = file;
+	file = other;
+}
+
+static void write_elsewhere(void)
+{
+	swap_exports();
+	write_meanwhile();
+	swap_exports();
+}
+
+static void set_elsewhere(void)
+{
+	swap_exports();
+	set_meanwhile();
+	swap_exports();
+}
+
+static void test_a_change_through_another_export(void **state)
+{
+	static void (*const changes[])(void) = { write_elsewhere, set_elsewhere };
+	struct hf_volume *exported = volume;
+
+	assert_int_equal(hf_volume_new(&volume, base), 0);
+	same = open_file("f");
+	assert_ptr_not_equal(same, file);
+	change_while_another_waits(changes);
+	hf_file_unref(same);
+	hf_files_forget_volume(files, volume);
+	hf_volume_unref(volume);
+	volume = exported;
 }
 
 /* Nothing is changed by it, so the others' attributes are true. */
@@ -144,6 +188,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_alone, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_a_change_while_another_waits, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_a_change_through_another_export, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_a_change_while_commit_waits, set_up, tear_down),
 	};
 
