@@ -370,11 +370,19 @@ void hf_node_name_is_used(struct hf_node *node, uint64_t now)
 
 /* Taking */
 
-/* Without the consent of the node before: it may live and just be out of sight. */
+/* The last term was a node's of this name, by another state directory if not by this one: this machine was
+ * installed anew. A look succeeds only if no other instance of this name was seen lately. */
+static bool had_our_name(const struct hf_node *node)
+{
+	return strcmp(node->seen.node, node->options.node) == 0;
+}
+
+/* Without the consent of the node before: it may live and just be out of sight. The command for this node's
+ * own name would switch this machine off. */
 static bool must_fence(const struct hf_node *node)
 {
 	return node->options.has_fence && node->seen.has_lease && *node->seen.lease_owner &&
-	       !was_ours(node) && !node->is_fenced;
+	       !was_ours(node) && !had_our_name(node) && !node->is_fenced;
 }
 
 void hf_node_fenced(struct hf_node *node, bool succeeded, uint64_t now)

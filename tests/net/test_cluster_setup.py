@@ -324,6 +324,20 @@ class Fenced(Takeover):
         self.until_serving(self.standby)
         self.assert_denied(self.b)
 
+    def test_node_that_was_installed_anew_does_not_fence_itself(self):
+        """The row has its name with another instance. The command would switch off the machine that runs it."""
+        self.hold()
+        node = self.active
+        self.standby.stop()
+        node.crash()
+        os.unlink(os.path.join(node.state_dir, "state", "instance"))
+        node.start()
+        self.until(lambda: node.serves() or self.fenced(), "it serves")
+        self.assertEqual(self.fenced(), [])
+        self.until_serving(node)
+        self.assertEqual(node.cluster()["last_takeover"]["reason"], "the lease was over")
+        self.assert_denied(self.b)
+
 
 class ByHand(Takeover):
     """automatic: false. A node takes over only when it is told, or when the service is handed to it."""

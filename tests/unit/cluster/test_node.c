@@ -537,6 +537,25 @@ static void test_no_fence_with_consent(void **state)
 	hf_node_free(node);
 }
 
+/* The state directory is a new one, and the row still has this node's name. */
+static void test_no_fence_for_its_own_name(void **state)
+{
+	struct hf_node_options fenced = options();
+	struct hf_service_row row = row_of_a(7);
+	struct hf_node *node;
+
+	fenced.has_fence = true;
+	node = make(&fenced);
+	strcpy(row.instance, "id-before");
+	look(node, row, T);
+	assert_int_equal(next(node), HF_NODE_LOOK); /* not before the lease is over */
+	look(node, row, T + OVER - 1);
+	assert_int_equal(next(node), HF_NODE_LOOK);
+	look(node, row, T + OVER);
+	assert_int_equal(next(node), HF_NODE_CLAIM);
+	hf_node_free(node);
+}
+
 /* Set-ups that do not fit */
 
 static void test_exports_that_differ(void **state)
@@ -728,6 +747,7 @@ int main(void)
 		cmocka_unit_test(test_order_to_take_does_not_hold_for_ever),
 		cmocka_unit_test(test_fence_before_a_claim_without_consent),
 		cmocka_unit_test(test_no_fence_with_consent),
+		cmocka_unit_test(test_no_fence_for_its_own_name),
 		cmocka_unit_test(test_owner_comes_first_when_the_database_is_back),
 		cmocka_unit_test(test_database_that_was_away_for_a_moment_delays_nothing),
 		cmocka_unit_test(test_node_that_could_not_build_the_service_leaves_it_to_others),
