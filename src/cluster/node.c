@@ -141,6 +141,24 @@ static void find_difference(const char *ours, const char *theirs, char *out, siz
 		 (int)HF_MIN(len, (size_t)200), *line ? line : other);
 }
 
+/* No node has served yet, but a server outside of a cluster may have used the store. The first claim decides
+ * the key of the service, for good. */
+static void compare_store(struct hf_node *node)
+{
+	const struct hf_service_row *row = &node->seen;
+
+	if (row->is_locked) {
+		snprintf(node->reason, sizeof(node->reason),
+			 "a holdfastd outside of the cluster uses the store under the same name; stop it");
+	} else if (row->key_print && row->key_print != node->options.key_print) {
+		node->role = HF_NODE_MISMATCHED;
+		snprintf(node->reason, sizeof(node->reason),
+			 "the store has clients or locks of a server with another key of the file handles; "
+			 "start the node first that has its handle.key in server.state_dir, or copy that "
+			 "file to this node and restart it");
+	}
+}
+
 static void compare(struct hf_node *node)
 {
 	const struct hf_service_row *row = &node->seen;
@@ -154,10 +172,7 @@ static void compare(struct hf_node *node)
 		return;
 	}
 	if (!row->has_lease) {
-		if (row->is_locked)
-			snprintf(node->reason, sizeof(node->reason),
-				 "a holdfastd outside of the cluster uses the store under the same name; "
-				 "stop it");
+		compare_store(node);
 		return;
 	}
 	if (node->options.key && memcmp(node->options.key, row->key, HF_SERVICE_KEY) != 0) {

@@ -55,6 +55,7 @@ struct hf_node_options {
 	const char *version;
 	const char *exports; /* a description to compare */
 	const uint8_t *key;  /* of the handles that this node made before, HF_SERVICE_KEY bytes; NULL: none */
+	uint64_t key_print;  /* identifies it in the store; 0: no key */
 	uint64_t lease_ns;
 	bool automatic;
 	bool has_fence;

@@ -271,8 +271,10 @@ int hf_member_start(struct hf_member *member, const struct hf_config *config, st
 	r = hf_seal_key_find(&member->key, config->server.state_dir);
 	if (r < 0 && r != -ENOENT)
 		return hf_trace(r);
-	if (r == 0)
+	if (r == 0) {
 		options.node.key = member->key.bytes;
+		options.node.key_print = hf_seal_key_print(&member->key);
+	}
 	r = read_instance(member);
 	if (r < 0)
 		return hf_trace(r);

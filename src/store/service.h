@@ -79,7 +79,10 @@ struct hf_service_row {
 	char heir[HF_SERVICE_NAME];             /* the node that it was handed to; empty: any */
 	char wanted[HF_SERVICE_NAME];           /* the node that asked for it; empty: none */
 	uint8_t key[HF_SERVICE_KEY];            /* of the file handles */
-	char *exports;                          /* of the active node; never NULL with has_lease */
+	/* Without a lease: identifies the key of the handles that a server outside of a cluster has stored;
+	 * 0: any key fits. */
+	uint64_t key_print;
+	char *exports; /* of the active node; never NULL with has_lease */
 	struct hf_service_takeover takeover;
 	size_t n_nodes;
 	struct hf_service_node nodes[HF_SERVICE_MAX_NODES];

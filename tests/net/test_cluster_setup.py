@@ -216,6 +216,8 @@ class Beginning(Takeover):
         for host in self.hosts:
             host.drop_callers()
             host.told.items.clear()
+        # The address of a node that was killed leaves with its lifetime.
+        self.until(lambda: not any(node.has_address() for node in self.nodes), "no node has the address of the service")
 
     def test_both_nodes_start_at_once(self):
         """Each of them finds no service, and one begins it."""
@@ -234,10 +236,16 @@ class Beginning(Takeover):
                     "server.name=nfs", "api.listen=127.0.0.1:0", "recovery.window_seconds=3600", *more]  # fmt: skip
         namespace = self.wire.add_node()
         namespace.run("addr", "add", f"{SERVICE}/16", "dev", "eth0")
+        for host in self.hosts:  # a plain server announces nothing
+            host.namespace.run("neigh", "flush", "dev", "eth0")
         daemon = Daemon(Play.program, namespace, settings, ["--config", self.nodes[0].config])
         self.addCleanup(daemon.close)
         daemon.start()
         return daemon
+
+    def end_plain(self, daemon):
+        daemon.stop()
+        daemon.namespace.run("addr", "del", f"{SERVICE}/16", "dev", "eth0")
 
     def test_store_of_a_plain_server_is_taken_along(self):
         """The node waits and says so while that server runs; then its locks are held."""
@@ -253,13 +261,42 @@ class Beginning(Takeover):
         self.until(lambda: "outside of the cluster" in (node.cluster()["reason"] or ""), "it says why it waits")
         self.assertEqual(node.role, "standby")
         self.assertEqual(node.rest.get("/readyz").status, 503)
-        plain.stop()
-        plain.namespace.run("addr", "del", f"{SERVICE}/16", "dev", "eth0")
+        self.end_plain(plain)
         self.until_serving(node)
         self.assert_continued(node, state)
         self.assert_denied(self.b)
         self.nodes[1].start()
         self.assertEqual(self.until_one_serves(), tuple(self.nodes))
+
+    def test_node_without_the_key_of_a_plain_server_comes_first(self):
+        """Its own key would be that of the service for good. It waits for the node that has the key of the stored locks."""
+        plain = self.begin_plain("recovery.after_crash=continue")
+        state = self.state_of(plain)
+        self.fh = self.handle_of(self.make_file())
+        self.hold()
+        self.end_plain(plain)
+        right, wrong = self.nodes
+        wrong.start()
+        wrong.until_role("mismatched")
+        self.assertIn("handle.key", wrong.cluster()["reason"])
+        self.assertEqual(self.pg.query("SELECT count(*) FROM holdfast_leases"), "0")
+        os.makedirs(os.path.join(right.state_dir, "state"), mode=0o700)
+        shutil.copy2(os.path.join(plain.state_dir, "state", "handle.key"), os.path.join(right.state_dir, "state", "handle.key"))
+        right.start()
+        self.until_serving(right)
+        self.assert_continued(right, state)
+        self.assert_denied(self.b)
+        self.assertEqual(self.until_one_serves(), (right, wrong))
+        right.crash()
+        self.until_serving(wrong)
+        self.assert_denied(self.b)
+
+    def test_key_of_a_plain_server_without_clients(self):
+        """No client relies on it: the node begins with a key of its own."""
+        self.end_plain(self.begin_plain())
+        self.assertNotEqual(self.pg.query("SELECT handle_key FROM holdfast_services"), "0")
+        self.nodes[0].start()
+        self.until_serving(self.nodes[0])
 
 
 class Fenced(Takeover):

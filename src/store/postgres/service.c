@@ -182,6 +182,13 @@ static void read_key(uint8_t key[static HF_SERVICE_KEY], const char *hex)
 	" database = (SELECT oid FROM pg_database WHERE datname = current_database()) AND" \
 	" (classid::bigint << 32 | objid::bigint) = hashtextextended('holdfast:' || $1, 0)"
 
+/* What a client may rely on, as in has_facts() of store.c. A row of the journal may be one. */
+#define HAS_FACTS                                                                      \
+	"(EXISTS (SELECT 1 FROM nsm_client_registrations WHERE server = q.service) OR" \
+	" EXISTS (SELECT 1 FROM holdfast_locks WHERE server = q.service) OR"           \
+	" EXISTS (SELECT 1 FROM holdfast_shares WHERE server = q.service) OR"          \
+	" EXISTS (SELECT 1 FROM holdfast_journal WHERE server = q.service))"
+
 static int look_at_row(struct hf_service *service, struct hf_service_row *row)
 {
 	const char *params[] = { service->name };
@@ -195,7 +202,9 @@ static int look_at_row(struct hf_service *service, struct hf_service_row *row)
 		      " coalesce((extract(epoch FROM l.takeover_at) * 1000000)::bigint, 0), l.takeover_from,"
 		      " l.takeover_to, l.takeover_reason, l.takeover_continued, l.takeover_seconds, " HISTORY
 		      ","
-		      " l.history"
+		      " l.history,"
+		      " CASE WHEN l.service IS NULL AND s.handle_key <> 0 AND " HAS_FACTS
+		      " THEN s.handle_key ELSE 0 END"
 		      " FROM (SELECT $1::text AS service) AS q"
 		      " LEFT JOIN holdfast_services s ON s.service = q.service"
 		      " LEFT JOIN holdfast_server_state st ON st.server = q.service"
@@ -227,6 +236,7 @@ static int look_at_row(struct hf_service *service, struct hf_service_row *row)
 	row->takeover.seconds = strtod(PQgetvalue(result, 0, 20), NULL);
 	copy(row->history, sizeof(row->history), result, 0, 21);
 	copy(row->lease_history, sizeof(row->lease_history), result, 0, 22);
+	row->key_print = number(result, 0, 23);
 	return row->exports ? 0 : hf_trace(-ENOMEM);
 }
 

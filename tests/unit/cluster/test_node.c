@@ -558,6 +558,36 @@ static void test_no_fence_for_its_own_name(void **state)
 
 /* Set-ups that do not fit */
 
+static void test_key_of_a_store_without_a_lease(void **state)
+{
+	struct hf_service_row row = {
+		.exists = true, .history = "00000001", .exports = exports, .key_print = 7
+	};
+	struct hf_node_options keyed = options();
+	struct hf_node *node = make(NULL);
+
+	look(node, row, T);
+	assert_int_equal(hf_node_role(node), HF_NODE_MISMATCHED); /* it has no key */
+	assert_non_null(strstr(hf_node_reason(node), "handle.key"));
+	assert_int_equal(next(node), HF_NODE_LOOK);
+	look(node, row_of_b(7), T + S);
+	assert_int_equal(hf_node_role(node), HF_NODE_STANDBY); /* it takes the key of the service */
+	hf_node_free(node);
+
+	keyed.key = key;
+	keyed.key_print = 8;
+	node = make(&keyed);
+	look(node, row, T);
+	assert_int_equal(hf_node_role(node), HF_NODE_MISMATCHED);
+	row.key_print = 0; /* no client relies on any */
+	look(node, row, T + S);
+	assert_int_equal(next(node), HF_NODE_CLAIM);
+	row.key_print = 8;
+	look(node, row, T + 2 * S);
+	assert_int_equal(next(node), HF_NODE_CLAIM);
+	hf_node_free(node);
+}
+
 static void test_exports_that_differ(void **state)
 {
 	struct hf_node *node = make(NULL);
@@ -748,6 +778,7 @@ int main(void)
 		cmocka_unit_test(test_fence_before_a_claim_without_consent),
 		cmocka_unit_test(test_no_fence_with_consent),
 		cmocka_unit_test(test_no_fence_for_its_own_name),
+		cmocka_unit_test(test_key_of_a_store_without_a_lease),
 		cmocka_unit_test(test_owner_comes_first_when_the_database_is_back),
 		cmocka_unit_test(test_database_that_was_away_for_a_moment_delays_nothing),
 		cmocka_unit_test(test_node_that_could_not_build_the_service_leaves_it_to_others),
