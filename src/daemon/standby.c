@@ -19,6 +19,7 @@
 #include "daemon/member.h"
 #include "daemon/operator.h"
 #include "daemon/ports_file.h"
+#include "daemon/process.h"
 #include "daemon/reload.h"
 #include "loop/loop.h"
 #include "loop/timer.h"
@@ -272,6 +273,7 @@ static void take_down(struct standby *standby)
 int hf_standby_run(const struct hf_standby_options *options)
 {
 	struct standby standby = { .options = options, .cluster = hf_member_cluster(options->member) };
+	struct hf_process_end *limit = NULL;
 	int r = start(&standby);
 
 	if (r < 0) {
@@ -283,6 +285,11 @@ int hf_standby_run(const struct hf_standby_options *options)
 		    options->config->cluster.service);
 	hf_manager_tell_ready(&standby.manager);
 	hf_loop_run(standby.loop);
+	/* The worker that examines the exports may wait for a disk for ever. A node that has claimed the
+	 * service has another limit: hf_node_is_stuck(). */
+	if (standby.end != HF_STANDBY_CLAIMED)
+		limit = hf_process_end_soon(standby.end == HF_STANDBY_STOPPED ? EXIT_SUCCESS : EXIT_FAILURE);
 	take_down(&standby);
+	hf_process_end_not(limit);
 	return standby.end;
 }

@@ -2,6 +2,7 @@
 """A disk that hangs on one node of a service: that node does not take over, or ends, and another node serves."""
 
 import os
+import signal
 import sys
 import unittest
 
@@ -39,6 +40,15 @@ class DeadDisk(Takeover):
         self.assertEqual(self.active.order("move").status, 409)
         self.disk.live()
         self.standby.until_role("standby")
+
+    def test_standby_whose_disk_does_not_answer_ends_when_it_is_told(self):
+        """The worker that examines its exports waits for the disk."""
+        self.disk.die()
+        self.addCleanup(self.disk.live)
+        self.standby.until_role("mismatched")
+        self.standby.process.send_signal(signal.SIGTERM)
+        self.standby.until(lambda: not self.standby.runs, "it ends")
+        self.assertEqual(self.standby.process.returncode, 0, self.standby.log)
 
 
 class StuckDisk(DeadDisk):
@@ -78,6 +88,7 @@ class StuckDisk(DeadDisk):
         self.release(lock)
 
     test_standby_whose_disk_does_not_answer_does_not_take_over = None
+    test_standby_whose_disk_does_not_answer_ends_when_it_is_told = None
 
 
 if __name__ == "__main__":
