@@ -55,6 +55,7 @@ struct hf_cluster {
 	uint64_t began_at; /* without service since then */
 	char predecessor[HF_NODE_NAME];
 	bool must_report;
+	uint64_t report_at; /* not before that */
 	struct hf_service_takeover report;
 	uint64_t n_continued, n_reclaimed;
 	uint16_t port;       /* that clients connect to */
@@ -487,6 +488,8 @@ static void report(struct hf_cluster *cluster)
 	note_reached(cluster, r == 0 || r == -ESTALE);
 	if (r == 0 || r == -ESTALE)
 		cluster->must_report = false;
+	else
+		cluster->report_at = read_clock() + WAIT_NS;
 	pthread_mutex_unlock(&cluster->lock);
 	if (r < 0 || !*takeover.from)
 		return;
@@ -642,7 +645,7 @@ static void *run(void *user)
 		now = read_clock();
 		if (step == HF_NODE_NOTHING)
 			at = UINT64_MAX;
-		must_report = cluster->must_report;
+		must_report = cluster->must_report && now >= cluster->report_at;
 		must_store = hf_node_role(cluster->node) == HF_NODE_ACTIVE &&
 			     now >= cluster->stored_at + CONNECTIONS_GAP(cluster->stored_len);
 		must_withdraw = cluster->must_withdraw;

@@ -18,6 +18,18 @@ from takeover import NfsClient, Takeover, nfs
 from until import PATIENCE
 
 BUSY = 5  # seconds that a busy machine may be late
+# A sequence keeps its number when the transaction is undone.
+REFUSE_REPORTS = """
+    CREATE SEQUENCE tries MINVALUE 0 START 0;
+    CREATE FUNCTION refuse_report() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF NEW.takeover_at IS DISTINCT FROM OLD.takeover_at THEN
+            RAISE EXCEPTION 'try % is refused', nextval('tries');
+        END IF;
+        RETURN NEW;
+    END $$;
+    CREATE TRIGGER refuse_report BEFORE UPDATE ON holdfast_leases FOR EACH ROW EXECUTE FUNCTION refuse_report();
+"""
 
 
 class Life(Takeover):
@@ -161,6 +173,25 @@ class Life(Takeover):
         self.active.crash()
         self.settle()
         self.assert_all_is_there(state, lock, waiter)
+
+    # The report of a takeover
+
+    def test_report_that_is_refused_is_repeated_with_pauses(self):
+        """Without them it would fill the database's log."""
+        self.pg.query(REFUSE_REPORTS)
+        self.addCleanup(self.pg.query, "DROP FUNCTION IF EXISTS refuse_report CASCADE; DROP SEQUENCE IF EXISTS tries")
+
+        def tries():
+            return int(self.pg.query("SELECT last_value FROM tries"))
+
+        old, new = self.kill_active()
+        self.until(tries, "the report is refused")
+        since, first = time.monotonic(), tries()
+        n = self.until(lambda: max(tries() - first - 4, 0), "and repeated") + 4
+        self.assertGreater(time.monotonic() - since, (n - 2) * 0.25, f"{n} tries")
+        self.assertTrue(new.serves())
+        self.pg.query("DROP FUNCTION refuse_report CASCADE")
+        self.takeover_of(new, (old.name, new.name))
 
     # Planned moves
 
