@@ -318,6 +318,12 @@ static void on_stop(void *user, int signum)
 	struct daemon *d = user;
 
 	hf_log_info("stopping", "signal=%s", sigabbrev_np(signum));
+	/* A hand-over is under way, and is not cut off: the first signal only ends the process after it. */
+	if (d->is_stopping && d->stands_by) {
+		d->stands_by = false;
+		hf_manager_tell_stopping();
+		return;
+	}
 	d->stands_by = false;
 	begin_stop(d);
 }

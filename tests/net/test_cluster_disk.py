@@ -11,8 +11,10 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 import fusedisk
 from play import main
-from takeover import EXPORT, Takeover
+from rpc import call_message
+from takeover import EXPORT, NfsClient, Takeover, nfs
 from until import PATIENCE
+from xdr import Out
 
 
 class DeadDisk(Takeover):
@@ -86,6 +88,33 @@ class StuckDisk(DeadDisk):
         self.assert_continued(sound, state)
         self.assert_denied(self.b)
         self.release(lock)
+
+    def test_signal_to_stop_does_not_cut_off_a_hand_over(self):
+        """A READ waits for the disk, and the node hands over: it finishes that, and then ends."""
+        sound, stuck = self.nodes
+        if self.active is sound:
+            self.assertEqual(sound.order("move").status, 202)
+            self.until_serving(stuck)
+            self.until_one_serves()
+        client = NfsClient(self.a)
+        self.addCleanup(client.close)
+        fh = client.lookup(client.root("/disk"), b"f").fh
+        self.disk.die()
+        self.addCleanup(self.disk.live)
+        args = Out().opaque(fh).u64(0).u32(4).bytes()
+        client.caller.send(call_message(nfs.NFS, 3, nfs.READ, args, cred=client.cred))
+        self.assertTrue(self.disk.was_asked.wait(PATIENCE), "the READ waits for the disk")
+        before = len(stuck.log)
+        self.assertEqual(stuck.order("move").status, 202)
+        self.until(lambda: "hands the service over" in stuck.log[before:], "it hands over")
+        stuck.process.send_signal(signal.SIGTERM)
+        # If this test is slow, the hand-over does not wait for the READ any more.
+        self.until(lambda: any(words in stuck.log[before:] for words in ("signal=TERM", "stopped in order")), "it is told to stop")
+        self.disk.live()
+        self.until(lambda: not stuck.runs, "it ends")
+        self.assertEqual(stuck.process.returncode, 0, stuck.log)
+        self.assertIn("stopped in order", stuck.log[before:])
+        self.until_serving(sound)
 
     test_standby_whose_disk_does_not_answer_does_not_take_over = None
     test_standby_whose_disk_does_not_answer_ends_when_it_is_told = None
