@@ -88,8 +88,9 @@ struct daemon {
 	int result;
 	bool is_serving;
 	bool is_stopping;
-	bool has_failed; /* the store could not be opened; another node may be able to */
-	bool stands_by;  /* the service ends here, and the process goes on as a standby */
+	bool is_told_to_stop; /* by a signal */
+	bool has_failed;      /* the store could not be opened; another node may be able to */
+	bool stands_by;       /* the service ends here, and the process goes on as a standby */
 };
 
 /* The service, and with it everything above, is built anew in each term of a cluster. These stay. */
@@ -152,12 +153,18 @@ static void begin_stop(struct daemon *d)
 	hf_rpc_server_drain(d->rpc, DRAIN_NS, on_drained, d);
 }
 
+/* Afterwards. A signal to stop counts, whatever ends the service then. */
+static void stand_by(struct daemon *d)
+{
+	d->stands_by = d->cluster && !d->is_told_to_stop;
+}
+
 /* Stop at once, as if killed: the locks belong to the other run now. */
 static void on_store_taken(void *user)
 {
 	struct daemon *d = user;
 
-	d->stands_by = d->cluster != NULL;
+	stand_by(d);
 	d->result = d->cluster ? 0 : -ESTALE;
 	hf_loop_stop(d->loop);
 }
@@ -242,13 +249,13 @@ static void on_news(void *user, enum hf_cluster_news news)
 
 	switch (news) {
 	case HF_CLUSTER_DEPOSED:
-		d->stands_by = true;
+		stand_by(d);
 		hf_loop_stop(d->loop);
 		break;
 	case HF_CLUSTER_HANDS_OVER:
 		if (!d->is_stopping) {
 			hf_log_info("hands the service over", "service=%s", d->config->cluster.service);
-			d->stands_by = true;
+			stand_by(d);
 			begin_stop(d);
 		}
 		break;
@@ -318,6 +325,7 @@ static void on_stop(void *user, int signum)
 	struct daemon *d = user;
 
 	hf_log_info("stopping", "signal=%s", sigabbrev_np(signum));
+	d->is_told_to_stop = true;
 	/* A hand-over is under way, and is not cut off: the first signal only ends the process after it. */
 	if (d->is_stopping && d->stands_by) {
 		d->stands_by = false;

@@ -2,6 +2,7 @@
 """The life of a service on two nodes: a standby waits, takes over, hands back; every lock is held and every waiter waits on."""
 
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -247,6 +248,15 @@ class Life(Takeover):
         self.assert_denied(self.b)
         old.start()
         self.assertEqual(self.until_one_serves(), (new, old))
+
+    def test_node_that_is_told_to_stop_and_is_deposed_ends(self):
+        old, new = self.active, self.standby
+        old.pause()
+        self.until_serving(new)
+        old.process.send_signal(signal.SIGTERM)
+        old.go_on()
+        self.until(lambda: not old.runs, "it ends")
+        self.assertEqual(old.process.returncode, 0, old.log)
 
     # Addresses and connections
 
