@@ -86,15 +86,16 @@ void hf_presence_hold(struct hf_presence *presence, uint64_t lease_left_ns, uint
 	/* Lifetimes are whole seconds. One that is rounded up would outlast the lease by so much that another
 	 * node may have the address, too. A renewal comes long before the end of one that is rounded down. */
 	uint64_t seconds = HF_MAX((lease_left_ns + SLACK) / HF_NS_PER_S, UINT64_C(1));
+	bool is_first = !presence->is_held, was_incomplete = presence->has_failed;
 	int r = hf_addresses_hold(&presence->host, presence->addresses, presence->n_addresses,
 				  (uint32_t)(seconds * 1000), error, sizeof(error));
 
-	if (r < 0 && !presence->has_failed)
+	if (r < 0 && !was_incomplete)
 		hf_log_error("cannot hold the addresses of the service", "reason=%s", error);
 	presence->has_failed = r < 0;
-	if (presence->is_held)
+	presence->is_held = true; /* at least those that came */
+	if (!is_first && (r < 0 || !was_incomplete))
 		return;
-	presence->is_held = true;
 	presence->held_since = now;
 	presence->n_announced = presence->n_nudge_rounds = presence->n_nudged = 0;
 	if (r == 0)

@@ -24,7 +24,8 @@ struct hf_presence *hf_presence_free(struct hf_presence *presence); /* the addre
 HF_DEFINE_CLEANUP(struct hf_presence *, hf_presence_free)
 
 /* The lease ends in @lease_left_ns: the addresses are here as long. Call it after each renewal. The first
- * call announces them, and makes the clients of the node before speak. */
+ * call, and the first that succeeds after one that failed, announces them, and makes the clients of the node
+ * before speak. */
 void hf_presence_hold(struct hf_presence *presence, uint64_t lease_left_ns, uint64_t now);
 void hf_presence_give_up(struct hf_presence *presence);
 bool hf_presence_is_held(const struct hf_presence *presence);

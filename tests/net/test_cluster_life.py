@@ -15,10 +15,12 @@ import nlm
 from nodes import SERVICE
 from play import main
 from rpc import TcpCaller, call_message
+from sniffer import Sniffer
 from takeover import NfsClient, Takeover, nfs
 from until import PATIENCE
 
 BUSY = 5  # seconds that a busy machine may be late
+ROUNDS = 5  # of announcements, when a node takes the service
 # A sequence keeps its number when the transaction is undone.
 REFUSE_REPORTS = """
     CREATE SEQUENCE tries MINVALUE 0 START 0;
@@ -265,6 +267,23 @@ class Life(Takeover):
         self.active.crash()
         self.assertTrue(self.active.has_address(), "the kernel lives, and has it until its time is over")
         self.until(lambda: not self.active.has_address(), "the address is gone", self.lease + 1 + BUSY)
+
+    def test_addresses_that_come_later_are_announced(self):
+        """The address is in the node's own network configuration when it takes the service, and is removed there after that."""
+        old, new = self.active, self.standby
+        address = f"{SERVICE}/16"
+        with new.namespace, socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as probe:
+            probe.bind(("eth0", 0))
+            mac = probe.getsockname()[4]
+        reply_to_all = b"\xff" * 6 + mac + bytes.fromhex("0806 0001 0800 0604 0002") + mac + socket.inet_aton(SERVICE)
+        new.namespace.run("addr", "add", address, "dev", "eth0")
+        with Sniffer(self.a.namespace) as sniffer:
+            self.assertEqual(old.order("move").status, 202)
+            self.until(lambda: "cannot hold the addresses of the service" in new.log, "it cannot hold the address")
+            new.namespace.run("addr", "del", address, "dev", "eth0")
+            self.until(lambda: "the addresses of the service are here" in new.log, "it has the address")
+            self.until(lambda: sniffer.count(reply_to_all) > ROUNDS, "and announces it once more")
+        self.until_serving(new)
 
     def test_client_that_only_waits_is_reset(self):
         idle = TcpCaller((SERVICE, 2049), (self.a.address, 0), self.a.namespace)

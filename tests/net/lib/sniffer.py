@@ -43,6 +43,11 @@ class Sniffer:
         self._drain()
         return next(((i, frame.index(needle)) for i, frame in enumerate(self.frames) if needle in frame), None)
 
+    def count(self, needle):
+        """The frames with @needle that came in so far."""
+        self._drain()
+        return sum(needle in frame for frame in self.frames)
+
     def segments(self):
         """The TCP segments over IPv4 that came in so far: where from, where to, and what was in them."""
         self._drain()
