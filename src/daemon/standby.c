@@ -44,9 +44,11 @@ struct standby {
 	bool is_reload_wanted; /* when the exports have been examined */
 };
 
+/* A signal to stop counts, though a claim comes in the same turn: the service is handed over then. */
 static void end(struct standby *standby, int how)
 {
-	standby->end = how;
+	if (standby->end != HF_STANDBY_STOPPED)
+		standby->end = how;
 	hf_loop_stop(standby->loop);
 }
 

@@ -17,7 +17,8 @@ from play import main
 from rpc import TcpCaller, call_message
 from sniffer import Sniffer
 from takeover import NfsClient, Takeover, nfs
-from until import PATIENCE
+from tracer import Held
+from until import PATIENCE, until
 
 BUSY = 5  # seconds that a busy machine may be late
 ROUNDS = 5  # of announcements, when a node takes the service
@@ -250,6 +251,18 @@ class Life(Takeover):
         self.assert_denied(self.b)
         old.start()
         self.assertEqual(self.until_one_serves(), (new, old))
+
+    def test_standby_that_is_told_to_stop_when_it_claims_ends(self):
+        """Its main thread hears of the signal and of the claim in one turn."""
+        old, new = self.active, self.standby
+        owner = "SELECT node FROM holdfast_leases WHERE owner <> ''"
+        with Held(new.process.pid):
+            new.process.send_signal(signal.SIGTERM)
+            old.kill_process()
+            until(lambda: self.pg.query(owner) == new.name, "the other node has the service")
+        self.until(lambda: not new.runs, "it ends")
+        self.assertEqual(new.process.returncode, 0, new.log)
+        self.assertEqual(self.pg.query(owner), "", "it has handed the service over")
 
     def test_node_that_is_told_to_stop_and_is_deposed_ends(self):
         old, new = self.active, self.standby
