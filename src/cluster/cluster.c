@@ -769,6 +769,11 @@ void hf_cluster_serves(struct hf_cluster *cluster, const struct hf_cluster_term 
 	hf_node_serves(cluster->node);
 	cluster->port = term->port;
 	learn(cluster, term->epoch, term->state);
+	/* Deposed meanwhile: a report without an owner would change a row that was handed over. */
+	if (!*hf_node_owner(cluster->node)) {
+		pthread_mutex_unlock(&cluster->lock);
+		return;
+	}
 	*takeover = (struct hf_service_takeover){
 		.continued = term->continues,
 		.seconds = (double)(read_clock() - cluster->began_at) / (double)HF_NS_PER_S,

@@ -1,0 +1,121 @@
+/* What a term of a node reports, with a real database. */
+#include "../test.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "../store/cluster.h"
+#include "cluster/cluster.h"
+#include "loop/loop.h"
+
+#define LEASE    (3 * HF_NS_PER_S)
+#define PATIENCE 60 /* seconds */
+
+static const struct hf_service_self other = {
+	.node = "b",
+	.instance = "id-b",
+	.role = "active",
+	.reason = "",
+	.version = "1",
+	.gone_ns = LEASE,
+	.history = "",
+};
+
+static void remember(void *user, uint64_t epoch, int32_t state)
+{
+}
+
+/* The other node has served, and has handed the service over. Its commits may be lost with the database. */
+static char *begin_service(void)
+{
+	static const uint8_t key[HF_SERVICE_KEY] = { 1 };
+	const struct hf_service_claim wanted = {
+		.owner = "owner-b", .lease_ns = LEASE, .key = key, .exports = ""
+	};
+	char *conninfo = cluster_new_database(cluster_get()), ignored[8];
+	struct hf_service *service;
+	struct hf_service_row row;
+
+	assert_int_equal(hf_service_new(&service, conninfo, "nfs", 20 * HF_NS_PER_S), 0);
+	assert_int_equal(hf_service_look(service, &other, &row), 0);
+	assert_int_equal(hf_service_claim(service, &other, &row, &wanted), 0);
+	hf_service_row_deinit(&row);
+	assert_int_equal(hf_service_hand_over(service, "owner-b", "elsewhere"), 0);
+	hf_service_free(service);
+	cluster_query(conninfo, "UPDATE holdfast_leases SET was_unsynced = true RETURNING 1", ignored,
+		      sizeof(ignored));
+	return conninfo;
+}
+
+static struct hf_cluster *make(const char *conninfo)
+{
+	const struct hf_cluster_options options = {
+		.postgres = conninfo,
+		.node = {
+			.service = "nfs",
+			.node = "a",
+			.instance = "id-a",
+			.version = "1",
+			.exports = "",
+			.lease_ns = LEASE,
+		},
+		.remember = remember,
+	};
+	struct hf_cluster *cluster;
+
+	assert_int_equal(hf_cluster_new(&cluster, &options), 0);
+	return cluster;
+}
+
+/* Until the thread has looked once more. What was due before that look is done after the next one. */
+static void await_look(const char *conninfo)
+{
+	static const char seen[] =
+		"SELECT extract(epoch FROM max(seen_at)) FROM holdfast_nodes WHERE node = 'a'";
+	time_t deadline = time(NULL) + PATIENCE;
+	char before[64], now[64];
+
+	cluster_query(conninfo, seen, before, sizeof(before));
+	do {
+		assert_true(time(NULL) < deadline);
+		cluster_query(conninfo, seen, now, sizeof(now));
+	} while (strcmp(before, now) == 0);
+}
+
+/* Deposed while it built the service: it has no owner, and neither has the row. The next node must still know
+ * that commits may be missing. */
+static void test_service_of_a_term_that_has_ended_reports_nothing(void **state)
+{
+	const struct hf_cluster_term term = { .epoch = 7, .state = 9, .continues = true };
+	char *conninfo = begin_service(), was_unsynced[8];
+	struct hf_cluster *cluster = make(conninfo);
+	int32_t known_state;
+	uint64_t known_epoch;
+
+	assert_int_equal(hf_cluster_start(cluster), 0);
+	await_look(conninfo);
+	hf_cluster_serves(cluster, &term);
+	await_look(conninfo);
+	await_look(conninfo);
+	cluster_query(conninfo, "SELECT was_unsynced FROM holdfast_leases", was_unsynced,
+		      sizeof(was_unsynced));
+	assert_string_equal(was_unsynced, "t");
+	hf_cluster_known(cluster, &known_epoch, &known_state);
+	assert_int_equal(known_epoch, 7);
+	assert_int_equal(known_state, 9);
+	hf_cluster_leave(cluster);
+	hf_cluster_free(cluster);
+	free(conninfo);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_service_of_a_term_that_has_ended_reports_nothing),
+	};
+
+	if (!cluster_is_possible())
+		return 77;
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
