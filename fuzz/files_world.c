@@ -180,6 +180,7 @@ void files_world_reset(struct files_world *world)
 	    " chmod 777 . d");
 	for (int i = 0; i < 12; i++)
 		hf_exports_sweep(world->exports);
+	hf_files_close_all(hf_exports_files(world->exports));
 	learn_roots(world);
 }
 

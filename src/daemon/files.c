@@ -14,8 +14,8 @@
 #include "export/export.h"
 #include "export/groups.h"
 #include "export/local.h"
+#include "export/sweeper.h"
 #include "loop/loop.h"
-#include "loop/timer.h"
 #include "proto/mount/mount.h"
 #include "proto/nfs3/nfs3.h"
 #include "proto/nfs3/record.h"
@@ -37,8 +37,7 @@ struct hf_file_service {
 	struct hf_audit *audit; /* NULL: none */
 	struct hf_mount mount;
 	bool has_mount; /* mount must be deinitialised */
-	struct hf_timer sweep;
-	struct hf_job sweep_job;
+	struct hf_sweeper *sweeper;
 	struct hf_export_table export_table;
 	struct hf_local *local;
 };
@@ -481,26 +480,6 @@ bool hf_file_service_is_client(void *user, const struct hf_addr *peer)
 
 /* Life */
 
-/* On a file thread: closing a removed file frees its space, which may take long. */
-static void run_sweep(struct hf_job *job)
-{
-	hf_exports_sweep(hf_container_of(job, struct hf_file_service, sweep_job)->exports);
-}
-
-static void on_swept(struct hf_job *job)
-{
-	struct hf_file_service *service = hf_container_of(job, struct hf_file_service, sweep_job);
-
-	hf_timer_start(&service->sweep, HF_NS_PER_S);
-}
-
-static void on_sweep(struct hf_timer *timer)
-{
-	struct hf_file_service *service = hf_container_of(timer, struct hf_file_service, sweep);
-
-	hf_jobs_submit(service->jobs, timer->loop, &service->sweep_job, run_sweep, on_swept);
-}
-
 static size_t threads_for_files(const struct hf_config *config)
 {
 	return config->server.threads ? (size_t)config->server.threads : hf_process_count_cores();
@@ -514,7 +493,10 @@ static size_t count_disks(const struct hf_config *config)
 
 size_t hf_file_service_threads(const struct hf_config *config)
 {
-	return threads_for_files(config) + SPARE_THREADS + count_disks(config) + LOCK_THREADS;
+	size_t n_disks = count_disks(config);
+
+	return threads_for_files(config) + SPARE_THREADS + n_disks + LOCK_THREADS +
+	       hf_sweeper_threads(n_disks);
 }
 
 struct hf_jobs *hf_file_service_jobs(struct hf_file_service *service)
@@ -571,7 +553,6 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 	if (!service)
 		return hf_trace(-ENOMEM);
 	hf_nfs3_recorder_init(&service->recorder);
-	hf_timer_init(&service->sweep, loop, on_sweep);
 	r = hf_exports_new(&service->exports, &options);
 	if (r == 0)
 		r = hf_jobs_new(&service->jobs, threads_for_files(config), SPARE_THREADS);
@@ -585,15 +566,14 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 		r = make_local(service, loop);
 	if (r == 0)
 		r = open_audit(service, config);
+	if (r == 0)
+		r = hf_sweeper_new(&service->sweeper, loop, service->exports, count_disks(config));
 	if (r < 0)
 		return hf_trace(r);
 	hf_nfs3_init(&service->nfs, service->exports, service->jobs, loop);
 	hf_mount_init(&service->mount, service->exports, service->jobs);
 	service->has_mount = true;
 	set_recorder(service, config);
-	r = hf_timer_start(&service->sweep, HF_NS_PER_S);
-	if (r < 0)
-		return hf_trace(r);
 	*servicep = service;
 	service = NULL;
 	return 0;
@@ -603,7 +583,6 @@ struct hf_file_service *hf_file_service_free(struct hf_file_service *service)
 {
 	if (!service)
 		return NULL;
-	hf_timer_stop(&service->sweep);
 	if (service->has_mount)
 		hf_mount_deinit(&service->mount);
 	hf_nfs3_recorder_deinit(&service->recorder);
@@ -611,6 +590,7 @@ struct hf_file_service *hf_file_service_free(struct hf_file_service *service)
 	hf_fair_free(service->lock_fair);
 	hf_watch_free(service->watch);
 	hf_jobs_free(service->jobs);
+	hf_sweeper_free(service->sweeper);
 	hf_exports_free(service->exports);
 	hf_audit_close(service->audit);
 	hf_export_table_deinit(&service->export_table);
@@ -633,4 +613,5 @@ void hf_file_service_wait(struct hf_file_service *service)
 {
 	hf_fair_wait(service->lock_fair);
 	hf_jobs_wait(service->jobs);
+	hf_sweeper_wait(service->sweeper);
 }

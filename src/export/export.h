@@ -19,6 +19,7 @@
  *	local.c          local_locks: the lock table's "outside"
  *	local_file.c     our locks in one file in the kernel; local_ranges.c: their ranges
  *	local_closer.c   closes files on a thread that may wait
+ *	sweeper.c        closes files that are no longer used
  */
 #pragma once
 
@@ -138,8 +139,8 @@ struct hf_exports *hf_exports_free(struct hf_exports *exports);
 
 HF_DEFINE_CLEANUP(struct hf_exports *, hf_exports_free)
 
-/* Call about once a second, on a thread that may wait: closes files that were not used for a while, and files
- * of former exports. */
+/* export/sweeper.c calls it about once a second: drops files that were not used for a while, and files of
+ * former exports. hf_files_close() closes them. */
 void hf_exports_sweep(struct hf_exports *exports);
 /* Identifies the key that seals handles; never 0. */
 uint64_t hf_exports_key_print(const struct hf_exports *exports);

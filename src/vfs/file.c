@@ -44,7 +44,13 @@ static void close_counted(struct hf_files *files, int fd)
 	hf_files_count(files, -1);
 }
 
-static void file_free(struct hf_file *file)
+int hf_file_count_fds(const struct hf_file *file)
+{
+	return (file->fd != file->write_fd) + (file->read_fd >= 0) + (file->write_fd >= 0) +
+	       (file->lock_fd >= 0);
+}
+
+void hf_file_free(struct hf_file *file)
 {
 	assert(file->n_pins == 0);
 	if (file->fd != file->write_fd)
@@ -65,10 +71,22 @@ struct hf_file *hf_file_ref(struct hf_file *file)
 	return file;
 }
 
+static bool drop(struct hf_file *file)
+{
+	return file && atomic_fetch_sub_explicit(&file->n_refs, 1, memory_order_acq_rel) == 1;
+}
+
 struct hf_file *hf_file_unref(struct hf_file *file)
 {
-	if (file && atomic_fetch_sub_explicit(&file->n_refs, 1, memory_order_acq_rel) == 1)
-		file_free(file);
+	if (drop(file))
+		hf_files_close_later(file);
+	return NULL;
+}
+
+struct hf_file *hf_file_close(struct hf_file *file)
+{
+	if (drop(file))
+		hf_file_free(file);
 	return NULL;
 }
 

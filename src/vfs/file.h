@@ -91,10 +91,21 @@ struct hf_file {
 /* The cache */
 int hf_files_new(struct hf_files **filesp, size_t max_fds);
 struct hf_files *hf_files_free(struct hf_files *files); /* call it when no file is in use or pinned */
-/* Call about once a second: closes files that were not used in the last few sweeps. */
+/* Call about once a second: drops files that were not used in the last few sweeps. */
 void hf_files_sweep(struct hf_files *files);
 /* Drops all files of a volume that is no longer exported. */
 void hf_files_forget_volume(struct hf_files *files, const struct hf_volume *volume);
+/* Dropped files wait here for a thread that may wait: a close may have to free the file's space, or wait for
+ * a hung disk. One thread at a time closes files of a volume. hf_files_next_to_close() gives a volume whose
+ * files wait, and a reference to it; NULL: there is none. The caller has a thread call hf_files_close() for
+ * it, or calls hf_files_put_off(). */
+struct hf_volume *hf_files_next_to_close(struct hf_files *files);
+void hf_files_close(struct hf_files *files, struct hf_volume *volume);
+void hf_files_put_off(struct hf_files *files, struct hf_volume *volume);
+/* Closes all that wait, on this thread. */
+void hf_files_close_all(struct hf_files *files);
+/* A file that is opened now makes it necessary to close another one, which may wait. */
+bool hf_files_are_full(const struct hf_files *files);
 size_t hf_files_count_fds(const struct hf_files *files);
 /* How often the disk failed to take written data. The kernel reports that once, to the next sync of the file,
  * and data that other calls wrote before may be lost with it. A caller that has promised such data checks
@@ -114,21 +125,24 @@ struct hf_file *hf_files_find(struct hf_files *files, const struct hf_volume *vo
 			      const struct hf_file_id *id);
 /* One with this inode number; see dev. */
 struct hf_file *hf_files_find_inode(struct hf_files *files, const struct hf_volume *volume, uint64_t inode);
-/* The file behind the O_PATH descriptor @fd, and its attributes. Takes @fd in every case. */
-int hf_files_take(struct hf_files *files, struct hf_volume *volume, int fd, struct hf_file **filep,
-		  struct stat *stp);
+/* The file behind the O_PATH descriptor @fd, and its attributes. Takes @fd in every case. May close another
+ * file to make room, unless @cached. */
+int hf_files_take(struct hf_files *files, struct hf_volume *volume, int fd, bool cached,
+		  struct hf_file **filep, struct stat *stp);
 /* The same for a file that was just created; @fd is open for writing. */
 int hf_files_take_made(struct hf_files *files, struct hf_volume *volume, int fd, struct hf_file **filep);
 
 struct hf_file *hf_file_ref(struct hf_file *file);
+/* Does not wait: the last reference leaves the file to hf_files_close(). */
 struct hf_file *hf_file_unref(struct hf_file *file);
-/* The file was removed from its directory or from the disk: lookups no longer find it. hf_file_forget()
- * closes it in the next sweep, since closing may have to free its space; hf_file_forget_now() closes it at
- * once, for callers that may wait. */
+/* The same for callers that may wait: the last reference closes the file at once. */
+struct hf_file *hf_file_close(struct hf_file *file);
+/* The file was removed from its directory or from the disk: lookups no longer find it. It is closed when its
+ * last user drops it. */
 void hf_file_forget(struct hf_file *file);
-void hf_file_forget_now(struct hf_file *file);
 
 HF_DEFINE_CLEANUP(struct hf_file *, hf_file_unref)
+HF_DEFINE_CLEANUP(struct hf_file *, hf_file_close)
 
 /* Descriptors of regular files, valid as long as the file. -errno of opening. With @cached: -EAGAIN if it is
  * not already open. */

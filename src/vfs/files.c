@@ -2,6 +2,13 @@
  * The cache of open files: a hash table in shards. Each shard has a lock and a
  * list in the order of use, the least used first. The cache holds one reference
  * to each of its files; another reference keeps a file beyond its eviction.
+ *
+ * A close may have to wait for a hung disk. That must stop neither a loop nor the
+ * closing of files of other disks. So a file whose last reference is gone waits
+ * with others of its volume for a thread that closes them (export/sweeper.h). A
+ * worker that needs room closes only files of the volume that it works with. The
+ * limit is max_fds descriptors, but waiting ones count half, so that a hung disk
+ * leaves room to the others: 1.5 times max_fds at most.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -24,18 +31,20 @@ struct shard {
 	struct hf_file **buckets; /* under lock, like everything below */
 	size_t n_buckets;
 	struct hf_list lru;
-	struct hf_list forgotten; /* closed in the next sweep */
 } __attribute__((aligned(64)));
 
 struct hf_files {
 	size_t max_fds; /* (c) */
 	_Atomic size_t n_fds;
+	_Atomic size_t n_unused; /* of them: of files that wait to be closed */
 	_Atomic uint32_t sweep;
 	_Atomic uint64_t n_losses;
 	pthread_mutex_t log_lock;
 	struct hf_log_limit log_limit; /* under log_lock */
 	struct hf_pages *pages;        /* (c) */
 	struct hf_names *names;        /* (c) */
+	pthread_mutex_t close_lock;
+	struct hf_list to_close; /* volumes; under close_lock, like their lists of files */
 	struct shard shards[N_SHARDS];
 };
 
@@ -126,7 +135,7 @@ static void touch(struct shard *shard, struct hf_file *file)
 	hf_list_push_back(&shard->lru, &file->lru);
 }
 
-/* The caller drops the cache's reference, outside the lock: closing may take long. */
+/* The caller drops the cache's reference. */
 static void take_out(struct shard *shard, struct hf_file *file)
 {
 	*place_of(shard, file->hash, file->volume, &file->id) = file->next;
@@ -169,6 +178,95 @@ struct hf_file *hf_files_find_inode(struct hf_files *files, const struct hf_volu
 	return file;
 }
 
+/* Closing */
+
+void hf_files_close_later(struct hf_file *file)
+{
+	struct hf_files *files = file->files;
+	struct hf_volume *volume = file->volume;
+
+	pthread_mutex_lock(&files->close_lock);
+	atomic_fetch_add_explicit(&files->n_unused, (size_t)hf_file_count_fds(file), memory_order_relaxed);
+	hf_list_push_back(&volume->unused, &file->lru);
+	if (!volume->has_closer && !hf_link_is_linked(&volume->to_close))
+		hf_list_push_back(&files->to_close, &volume->to_close);
+	pthread_mutex_unlock(&files->close_lock);
+}
+
+/* Under close_lock */
+static struct hf_file *take_unused(struct hf_files *files, struct hf_volume *volume)
+{
+	struct hf_link *link = hf_list_pop_front(&volume->unused);
+	struct hf_file *file = link ? hf_list_entry(link, struct hf_file, lru) : NULL;
+
+	if (file)
+		atomic_fetch_sub_explicit(&files->n_unused, (size_t)hf_file_count_fds(file),
+					  memory_order_relaxed);
+	if (hf_list_is_empty(&volume->unused)) /* the volume may go with its last file */
+		hf_link_remove(&volume->to_close);
+	return file;
+}
+
+static bool close_one(struct hf_files *files, struct hf_volume *volume)
+{
+	struct hf_file *file;
+
+	pthread_mutex_lock(&files->close_lock);
+	file = take_unused(files, volume);
+	pthread_mutex_unlock(&files->close_lock);
+	if (file)
+		hf_file_free(file);
+	return file;
+}
+
+struct hf_volume *hf_files_next_to_close(struct hf_files *files)
+{
+	struct hf_volume *volume = NULL;
+	struct hf_link *link;
+
+	pthread_mutex_lock(&files->close_lock);
+	link = hf_list_pop_front(&files->to_close);
+	if (link) {
+		volume = hf_volume_ref(hf_list_entry(link, struct hf_volume, to_close));
+		volume->has_closer = true;
+	}
+	pthread_mutex_unlock(&files->close_lock);
+	return volume;
+}
+
+void hf_files_put_off(struct hf_files *files, struct hf_volume *volume)
+{
+	pthread_mutex_lock(&files->close_lock);
+	volume->has_closer = false;
+	if (!hf_list_is_empty(&volume->unused))
+		hf_list_push_back(&files->to_close, &volume->to_close);
+	pthread_mutex_unlock(&files->close_lock);
+}
+
+void hf_files_close(struct hf_files *files, struct hf_volume *volume)
+{
+	while (close_one(files, volume))
+		;
+	hf_files_put_off(files, volume); /* those that came meanwhile */
+}
+
+void hf_files_close_all(struct hf_files *files)
+{
+	struct hf_volume *volume;
+
+	while ((volume = hf_files_next_to_close(files))) {
+		hf_files_close(files, volume);
+		hf_volume_unref(volume);
+	}
+}
+
+bool hf_files_are_full(const struct hf_files *files)
+{
+	size_t n_unused = atomic_load_explicit(&files->n_unused, memory_order_relaxed);
+
+	return hf_files_count_fds(files) >= files->max_fds + HF_MIN(n_unused, files->max_fds) / 2;
+}
+
 /* Eviction */
 
 /* A file in use is not evicted and counts as used, so that the search does not soon meet it again. */
@@ -194,26 +292,32 @@ static struct hf_file *pick_victim(struct shard *shard)
 	return NULL;
 }
 
-/* Near the limit the present shard closes one of its files; over time all shards do. */
-static void make_room(struct hf_files *files, struct shard *shard)
+static bool evict_one(struct shard *shard, const struct hf_volume *volume)
 {
-	while (hf_files_count_fds(files) >= files->max_fds) {
-		struct hf_file *victim;
+	struct hf_file *victim;
 
-		pthread_mutex_lock(&shard->lock);
-		victim = pick_victim(shard);
-		if (victim)
-			take_out(shard, victim);
-		pthread_mutex_unlock(&shard->lock);
-		if (!victim)
-			return;
+	pthread_mutex_lock(&shard->lock);
+	victim = pick_victim(shard);
+	if (victim)
+		take_out(shard, victim);
+	pthread_mutex_unlock(&shard->lock);
+	if (!victim)
+		return false;
+	if (victim->volume == volume)
+		hf_file_close(victim);
+	else
 		hf_file_unref(victim);
-	}
+	return true;
 }
 
+/* Near the limit the present shard closes one of its files; over time all shards do. */
 void hf_files_make_room_for(const struct hf_file *file)
 {
-	make_room(file->files, shard_of(file->files, file->hash));
+	struct hf_files *files = file->files;
+	struct shard *shard = shard_of(files, file->hash);
+
+	while (hf_files_are_full(files) && (close_one(files, file->volume) || evict_one(shard, file->volume)))
+		;
 }
 
 static void unref_all(struct hf_list *gone)
@@ -250,37 +354,24 @@ void hf_files_sweep(struct hf_files *files)
 		struct hf_list gone = HF_LIST_INIT(gone);
 
 		pthread_mutex_lock(&shard->lock);
-		hf_list_splice(&gone, &shard->forgotten);
 		take_idle(shard, sweep, &gone);
 		pthread_mutex_unlock(&shard->lock);
 		unref_all(&gone);
 	}
 }
 
-/* Moves the file to @gone, or to the list for the next sweep. */
-static void forget(struct hf_file *file, struct hf_list *gone)
-{
-	struct shard *shard = shard_of(file->files, file->hash);
-
-	pthread_mutex_lock(&shard->lock);
-	if (!file->is_forgotten) {
-		take_out(shard, file);
-		hf_list_push_back(gone ? gone : &shard->forgotten, &file->lru);
-	}
-	pthread_mutex_unlock(&shard->lock);
-}
-
 void hf_file_forget(struct hf_file *file)
 {
-	forget(file, NULL);
-}
+	struct shard *shard = shard_of(file->files, file->hash);
+	bool is_cached;
 
-void hf_file_forget_now(struct hf_file *file)
-{
-	struct hf_list gone = HF_LIST_INIT(gone);
-
-	forget(file, &gone);
-	unref_all(&gone);
+	pthread_mutex_lock(&shard->lock);
+	is_cached = !file->is_forgotten;
+	if (is_cached)
+		take_out(shard, file);
+	pthread_mutex_unlock(&shard->lock);
+	if (is_cached)
+		hf_file_unref(file);
 }
 
 void hf_files_forget_volume(struct hf_files *files, const struct hf_volume *volume)
@@ -325,11 +416,11 @@ static struct hf_file *insert(struct shard *shard, struct hf_file *file)
 	pthread_mutex_unlock(&shard->lock);
 	if (!other)
 		return file;
-	hf_file_unref(file);
+	hf_file_close(file); /* does not wait: the other one has the file open */
 	return other;
 }
 
-/* @is_made: @fd is open for writing and also serves as write_fd. */
+/* @is_made: @fd is open for writing and also serves as write_fd. The caller makes room. */
 static int add(struct hf_files *files, struct hf_volume *volume, const struct hf_file_id *id, int fd,
 	       bool is_made, const struct stat *st, struct hf_file **filep)
 {
@@ -338,7 +429,6 @@ static int add(struct hf_files *files, struct hf_volume *volume, const struct hf
 	struct shard *shard = shard_of(files, hash);
 	int r;
 
-	make_room(files, shard);
 	r = hf_file_new(&file, files, volume, id, fd, st);
 	if (r < 0) {
 		close(fd);
@@ -371,7 +461,10 @@ int hf_files_get(struct hf_files *files, struct hf_volume *volume, const struct 
 	r = hf_volume_open_id(volume, id, &fd, &st);
 	if (r < 0)
 		return r;
-	return add(files, volume, id, fd, false, &st, filep);
+	r = add(files, volume, id, fd, false, &st, filep);
+	if (r == 0)
+		hf_files_make_room_for(*filep);
+	return r;
 }
 
 static int take(struct hf_files *files, struct hf_volume *volume, int fd, bool is_made,
@@ -389,17 +482,24 @@ static int take(struct hf_files *files, struct hf_volume *volume, int fd, bool i
 	return r;
 }
 
-int hf_files_take(struct hf_files *files, struct hf_volume *volume, int fd, struct hf_file **filep,
-		  struct stat *stp)
+int hf_files_take(struct hf_files *files, struct hf_volume *volume, int fd, bool cached,
+		  struct hf_file **filep, struct stat *stp)
 {
-	return take(files, volume, fd, false, filep, stp);
+	int r = take(files, volume, fd, false, filep, stp);
+
+	if (r == 0 && !cached)
+		hf_files_make_room_for(*filep);
+	return r;
 }
 
 int hf_files_take_made(struct hf_files *files, struct hf_volume *volume, int fd, struct hf_file **filep)
 {
 	struct stat st;
+	int r = take(files, volume, fd, true, filep, &st);
 
-	return take(files, volume, fd, true, filep, &st);
+	if (r == 0)
+		hf_files_make_room_for(*filep);
+	return r;
 }
 
 /* Life */
@@ -414,9 +514,12 @@ int hf_files_new(struct hf_files **filesp, size_t max_fds)
 	files->max_fds = max_fds;
 	files->log_limit = (struct hf_log_limit)HF_LOG_LIMIT(LOG_WINDOW_S);
 	pthread_mutex_init(&files->log_lock, NULL);
+	pthread_mutex_init(&files->close_lock, NULL);
+	hf_list_init(&files->to_close);
 	if (hf_pages_new(&files->pages) < 0 || hf_names_new(&files->names) < 0) {
 		hf_pages_free(files->pages);
 		pthread_mutex_destroy(&files->log_lock);
+		pthread_mutex_destroy(&files->close_lock);
 		free(files);
 		return hf_trace(-ENOMEM);
 	}
@@ -425,7 +528,6 @@ int hf_files_new(struct hf_files **filesp, size_t max_fds)
 
 		pthread_mutex_init(&shard->lock, NULL);
 		hf_list_init(&shard->lru);
-		hf_list_init(&shard->forgotten);
 		shard->n_buckets = 64;
 		while (shard->n_buckets * N_SHARDS < max_fds)
 			shard->n_buckets *= 2;
@@ -453,14 +555,14 @@ struct hf_files *hf_files_free(struct hf_files *files)
 			take_out(shard, file);
 			hf_file_unref(file);
 		}
-		if (shard->buckets)
-			unref_all(&shard->forgotten);
 		free(shard->buckets);
 		pthread_mutex_destroy(&shard->lock);
 	}
+	hf_files_close_all(files);
 	hf_pages_free(files->pages);
 	hf_names_free(files->names);
 	pthread_mutex_destroy(&files->log_lock);
+	pthread_mutex_destroy(&files->close_lock);
 	free(files);
 	return NULL;
 }

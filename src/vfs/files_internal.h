@@ -6,6 +6,12 @@
 /* Takes @fd on success. @st: of @fd. */
 int hf_file_new(struct hf_file **filep, struct hf_files *files, struct hf_volume *volume,
 		const struct hf_file_id *id, int fd, const struct stat *st);
+/* Closes a file that has no reference any more. May wait. */
+void hf_file_free(struct hf_file *file);
+int hf_file_count_fds(const struct hf_file *file);
 void hf_files_count(struct hf_files *files, int n_fds);
-/* Closes other files until there is room: one more descriptor of @file was opened. */
+/* The file has no reference any more: hands it to hf_files_close(). */
+void hf_files_close_later(struct hf_file *file);
+/* Closes other files until there is room: one more descriptor of @file was opened. May wait, but only for the
+ * disk of @file. */
 void hf_files_make_room_for(const struct hf_file *file);

@@ -13,7 +13,7 @@ static void let_go(struct hf_file *file)
 	struct stat st;
 
 	if (file && fstat(file->fd, &st) == 0 && st.st_nlink == 0)
-		hf_file_forget_now(file);
+		hf_file_forget(file);
 }
 
 /* The file of a name that is about to be removed, if it exists and is open here. */
@@ -41,7 +41,7 @@ static int unlink_as(struct hf_file *dir, const struct hf_identity *caller, cons
 int hf_dir_remove(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
 		  struct hf_change *change)
 {
-	hf_cleanup(hf_file_unrefp) struct hf_file *victim = NULL;
+	hf_cleanup(hf_file_closep) struct hf_file *victim = NULL;
 	int r;
 
 	HF_WITH_CHANGE(change, dir)
@@ -61,7 +61,7 @@ int hf_dir_remove(struct hf_file *dir, const struct hf_identity *caller, const s
 int hf_dir_rmdir(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
 		 struct hf_change *change)
 {
-	hf_cleanup(hf_file_unrefp) struct hf_file *victim = NULL;
+	hf_cleanup(hf_file_closep) struct hf_file *victim = NULL;
 	int r;
 
 	HF_WITH_CHANGE(change, dir)
@@ -137,7 +137,7 @@ int hf_dir_rename(struct hf_file *from_dir, const struct hf_name *from, struct h
 		  const struct hf_name *to, const struct hf_identity *caller, struct hf_change *from_change,
 		  struct hf_change *to_change)
 {
-	hf_cleanup(hf_file_unrefp) struct hf_file *victim = NULL;
+	hf_cleanup(hf_file_closep) struct hf_file *victim = NULL;
 	hf_cleanup(hf_file_unrefp) struct hf_file *moved = NULL;
 	int r;
 

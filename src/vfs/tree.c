@@ -100,10 +100,12 @@ int hf_dir_open_entry(struct hf_file *dir, const struct hf_name *name, bool cach
 {
 	int fd = -1, r;
 
+	if (cached && hf_files_are_full(dir->files))
+		return -EAGAIN;
 	r = open_entry(dir, name, cached, &fd);
 	if (r < 0)
 		return r;
-	r = hf_files_take(dir->files, dir->volume, fd, filep, stp);
+	r = hf_files_take(dir->files, dir->volume, fd, cached, filep, stp);
 	if (r < 0)
 		return r;
 	if (strcmp(name->text, "..") != 0) {

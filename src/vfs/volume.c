@@ -284,6 +284,8 @@ int hf_volume_new(struct hf_volume **volumep, const char *path)
 		return hf_trace(-ENOMEM);
 	volume->n_refs = 1;
 	hf_syncer_init(&volume->syncer);
+	hf_list_init(&volume->unused);
+	hf_link_init(&volume->to_close);
 	volume->root = volume->mount = volume->anchor = -1;
 	r = open_root(volume, path);
 	if (r == 0)

@@ -25,6 +25,7 @@
 #include <sys/stat.h>
 
 #include "base/cleanup.h"
+#include "base/list.h"
 #include "vfs/syncer.h"
 
 struct hf_finder;
@@ -61,6 +62,10 @@ struct hf_volume {
 	uint64_t mount_id;         /* (c) */
 	struct hf_syncer syncer;
 	struct hf_finder *finder; /* (c) where has_ids is false, else NULL */
+	/* Its files that wait to be closed; under a lock of vfs/files.c, like the next two */
+	struct hf_list unused;
+	struct hf_link to_close; /* linked while files wait and no closer works */
+	bool has_closer;
 };
 
 /* -errno of opening: -ENOENT, -ENOTDIR, ... */

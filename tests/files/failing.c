@@ -8,12 +8,15 @@
  *	full	while it is there, nothing more can be written: ENOSPC
  *	write	a write after it came makes the file "written" when it is done, and goes on when "write"
  *		is gone
+ *	close	while it is there, close(2) of a file that is open for writing and whose name begins with
+ *		"hung" makes the file "closing", and waits until "close" is gone
  */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/inotify.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -34,6 +37,12 @@ static bool is_asked_for(const char *name)
 	return access(path_of(name, path), F_OK) == 0;
 }
 
+/* The switches are files, too. */
+static int close_plainly(int fd)
+{
+	return (int)syscall(SYS_close, fd);
+}
+
 /* Until the file is not there any more. */
 static void wait_for_end(const char *name)
 {
@@ -43,7 +52,7 @@ static void wait_for_end(const char *name)
 	inotify_add_watch(watch, path_of("", path), IN_DELETE);
 	while (is_asked_for(name) && read(watch, events, sizeof(events)) > 0)
 		;
-	close(watch);
+	close_plainly(watch);
 }
 
 /* The file has four digits, then a byte for each call; appending is atomic, and tells which it was. */
@@ -57,7 +66,7 @@ static bool is_nth(void)
 		return false;
 	if (pread(file, digits, 4, 0) == 4 && write(file, ".", 1) == 1)
 		is = lseek(file, 0, SEEK_CUR) == 4 + atoi(digits);
-	close(file);
+	close_plainly(file);
 	return is;
 }
 
@@ -92,7 +101,36 @@ ssize_t pwritev2(int fd, const struct iovec *iov, int n, off_t offset, int flags
 	written = syscall(SYS_pwritev2, fd, iov, n, offset, 0, flags);
 	if (!is_asked_for("write"))
 		return written;
-	close(open(path_of("written", path), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+	close_plainly(open(path_of("written", path), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 	wait_for_end("write");
 	return written;
+}
+
+static bool is_on_hung_disk(int fd)
+{
+	char link[40], path[4096];
+	int flags = fcntl(fd, F_GETFL);
+	const char *name;
+	ssize_t n;
+
+	if (flags < 0 || flags & O_PATH || (flags & O_ACCMODE) == O_RDONLY)
+		return false;
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, path, sizeof(path) - 1);
+	if (n <= 0)
+		return false;
+	path[n] = '\0';
+	name = strrchr(path, '/');
+	return name && strncmp(name, "/hung", 5) == 0;
+}
+
+int close(int fd)
+{
+	char path[256];
+
+	if (is_asked_for("close") && is_on_hung_disk(fd)) {
+		close_plainly(open(path_of("closing", path), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+		wait_for_end("close");
+	}
+	return close_plainly(fd);
 }

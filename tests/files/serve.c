@@ -23,9 +23,9 @@
 #include "base/macros.h"
 #include "daemon/sandbox.h"
 #include "export/export.h"
+#include "export/sweeper.h"
 #include "loop/backend.h"
 #include "loop/loop.h"
-#include "loop/timer.h"
 #include "proto/mount/mount.h"
 #include "proto/nfs3/nfs3.h"
 #include "proto/nfs3/record.h"
@@ -54,7 +54,7 @@ struct serving {
 	struct hf_rpc_lane *lanes[MAX_LANES];
 	pthread_t threads[MAX_LANES];
 	struct hf_exports *exports;
-	struct hf_timer sweep;
+	struct hf_sweeper *sweeper;
 };
 
 static void die(const char *what, int r)
@@ -184,14 +184,6 @@ static void on_signal(void *user, int signum)
 	}
 }
 
-static void on_sweep(struct hf_timer *timer)
-{
-	struct serving *serving = hf_container_of(timer, struct serving, sweep);
-
-	hf_exports_sweep(serving->exports);
-	hf_timer_start(timer, HF_NS_PER_S);
-}
-
 static void *run_lane(void *loop)
 {
 	hf_loop_run(loop);
@@ -228,7 +220,8 @@ int main(int argc, char **argv)
 	hf_heap_prepare();
 	parse_options(options, argc, argv);
 	hf_log_configure(getenv("HF_DEBUG") ? HF_LOG_DEBUG : HF_LOG_INFO, HF_LOG_TEXT);
-	snprintf(threads, sizeof(threads), "%zu", options->n_threads);
+	snprintf(threads, sizeof(threads), "%zu",
+		 options->n_threads + hf_sweeper_threads(options->n_exports));
 	setenv("UV_THREADPOOL_SIZE", threads, 1);
 	if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
 		limit.rlim_cur = limit.rlim_max;
@@ -248,6 +241,8 @@ int main(int argc, char **argv)
 								 .loop = serving.loops[0] });
 	if (r == 0)
 		r = hf_jobs_new(&jobs, options->n_threads, 0);
+	if (r == 0)
+		r = hf_sweeper_new(&serving.sweeper, serving.loops[0], serving.exports, options->n_exports);
 	if (r < 0)
 		die("start", r);
 	load(&serving);
@@ -265,8 +260,6 @@ int main(int argc, char **argv)
 	hf_loop_on_signal(serving.loops[0], SIGTERM, on_signal, &serving);
 	hf_loop_on_signal(serving.loops[0], SIGINT, on_signal, &serving);
 	hf_loop_on_signal(serving.loops[0], SIGHUP, on_signal, &serving);
-	hf_timer_init(&serving.sweep, serving.loops[0], on_sweep);
-	hf_timer_start(&serving.sweep, HF_NS_PER_S);
 	listen_all(&serving, server);
 	for (size_t i = 1; i < options->n_lanes; i++)
 		pthread_create(&serving.threads[i], NULL, run_lane, serving.loops[i]);
@@ -276,13 +269,14 @@ int main(int argc, char **argv)
 		hf_loop_stop(serving.loops[i]);
 		pthread_join(serving.threads[i], NULL);
 	}
-	hf_timer_stop(&serving.sweep);
 	for (size_t i = 0; i < options->n_lanes; i++)
 		hf_rpc_lane_close(serving.lanes[i]);
 	hf_jobs_wait(jobs);
+	hf_sweeper_wait(serving.sweeper);
 	for (size_t i = 0; i < options->n_lanes; i++)
 		hf_loop_drain(serving.loops[i]);
 	hf_jobs_free(jobs);
+	hf_sweeper_free(serving.sweeper);
 	hf_rpc_server_free(server);
 	hf_audit_close(recorder.audit);
 	hf_nfs3_recorder_deinit(&recorder);

@@ -112,10 +112,11 @@ class Case(unittest.TestCase):
     program = None
     exports = {"data": "/data,squash=none"}
     options = ()
+    prefix = ()
 
     @classmethod
     def setUpClass(cls):
-        cls.server = Server(cls.program, cls.exports, cls.options)
+        cls.server = Server(cls.program, cls.exports, cls.options, cls.prefix)
         cls.addClassCleanup(cls.server.close)
         cls.server.start()
 

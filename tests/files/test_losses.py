@@ -6,38 +6,23 @@ import json
 import os
 import tempfile
 import threading
-import unittest
 
+import failing
 import nfs
 import server
 from until import until
 
 
-class Losses(server.Case):
+class Losses(failing.Case):
     exports = {"data": "/data,squash=none", "async": "/async,squash=none,async"}
 
     @classmethod
     def setUpClass(cls):
-        base = tempfile.TemporaryDirectory(prefix="hf-failing-")
+        base = tempfile.TemporaryDirectory(prefix="hf-audit-")
         cls.addClassCleanup(base.cleanup)
-        cls.failing = os.environ["HF_TEST_FAILING"] = base.name
         cls.audit = os.path.join(base.name, "audit")
         cls.options = (f"audit={cls.audit}",)
         super().setUpClass()
-
-    def begin(self, what):
-        with open(os.path.join(self.failing, what), "wb"):
-            self.addCleanup(self.end, what)
-
-    def end(self, what):
-        if self.has(what):
-            os.unlink(os.path.join(self.failing, what))
-
-    def has(self, what):
-        return os.path.exists(os.path.join(self.failing, what))
-
-    def made(self, name):
-        return self.ok(self.nfs.create(self.dir, name, mode=0o644)).fh
 
     def lose(self, fh):
         self.begin("fsync")

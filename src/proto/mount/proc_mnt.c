@@ -87,7 +87,7 @@ static int find_dir(struct mnt *mnt, const struct hf_export *export, const char 
 	r = open_dir(volume, rest, &fd);
 	if (r < 0)
 		return r;
-	r = hf_files_take(hf_exports_files(mnt->mount->exports), volume, fd, &file, &st);
+	r = hf_files_take(hf_exports_files(mnt->mount->exports), volume, fd, false, &file, &st);
 	if (r < 0)
 		return r;
 	r = hf_volume_check_place(volume, file->fd);

@@ -37,7 +37,8 @@ static int set_up(void **state)
 		 bed.base);
 	bed.config = load_good(text);
 	*state = &bed;
-	return hf_loop_new(&bed.loop) < 0 || hf_file_service_new(&bed.service, bed.loop, bed.config, NULL) < 0;
+	return hf_loop_new(&bed.loop) < 0 ||
+	       hf_file_service_new(&bed.service, bed.loop, bed.config, NULL) < 0;
 }
 
 static int tear_down(void **state)
@@ -68,7 +69,7 @@ static int open_file(struct hf_exports *exports)
 	volume = list.items[0]->volume;
 	close(openat(volume->mount, "f", O_CREAT | O_WRONLY, 0600));
 	fd = openat(volume->root, "f", O_PATH);
-	assert_int_equal(hf_files_take(hf_exports_files(exports), volume, fd, &file, &st), 0);
+	assert_int_equal(hf_files_take(hf_exports_files(exports), volume, fd, false, &file, &st), 0);
 	hf_file_unref(file);
 	hf_export_list_clear(&list);
 	return fd;

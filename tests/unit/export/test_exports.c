@@ -289,7 +289,9 @@ static void handle_of(const char *name, struct hf_handle *handle)
 	assert_int_equal(hf_exports_list(exports, &list), 0);
 	fd = openat(list.items[0]->volume->root, name, O_PATH | O_NOFOLLOW);
 	assert_true(fd >= 0);
-	assert_int_equal(hf_files_take(hf_exports_files(exports), list.items[0]->volume, fd, &file, &st), 0);
+	assert_int_equal(hf_files_take(hf_exports_files(exports), list.items[0]->volume, fd, false, &file,
+				       &st),
+			 0);
 	hf_exports_make_handle(exports, list.items[0], &file->id, handle);
 	hf_file_unref(file);
 	hf_export_list_clear(&list);

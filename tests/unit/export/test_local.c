@@ -131,7 +131,8 @@ static struct hf_local_opened opened(const char *name)
 	struct stat st;
 
 	close(openat(volume->root, name, O_CREAT | O_WRONLY, 0600));
-	assert_int_equal(hf_files_take(files, volume, openat(volume->root, name, O_PATH), &file, &st), 0);
+	assert_int_equal(hf_files_take(files, volume, openat(volume->root, name, O_PATH), false, &file, &st),
+			 0);
 	opened = hf_local_open(file);
 	hf_file_unref(file);
 	assert_int_equal(opened.error, 0);
@@ -176,6 +177,7 @@ static void test_all_are_closed_at_the_end(void **state)
 	local = NULL;
 	for (int i = 0; i < SWEEPS_TO_IDLE; i++)
 		hf_files_sweep(files);
+	hf_files_close_all(files);
 	assert_int_equal(hf_files_count_fds(files), before);
 }
 
@@ -471,6 +473,7 @@ static void test_closed_while_it_is_covered(void **state)
 	local = NULL;
 	for (int i = 0; i < SWEEPS_TO_IDLE; i++)
 		hf_files_sweep(files);
+	hf_files_close_all(files);
 	assert_true(is_free("a"));
 }
 

@@ -41,7 +41,7 @@ static inline struct hf_file *open_file(const char *name)
 	close(openat(volume->mount, name, O_CREAT | O_WRONLY, 0644));
 	fd = openat(volume->root, name, O_PATH | O_NOFOLLOW);
 	assert_true(fd >= 0);
-	assert_int_equal(hf_files_take(files, volume, fd, &file, &st), 0);
+	assert_int_equal(hf_files_take(files, volume, fd, false, &file, &st), 0);
 	return file;
 }
 

@@ -48,6 +48,12 @@ static int tear_down(void **state)
 	return close_folder();
 }
 
+static void sweep(void)
+{
+	hf_files_sweep(files);
+	hf_files_close_all(files);
+}
+
 static size_t count_own_fds(void)
 {
 	DIR *dir = opendir("/proc/self/fd");
@@ -86,9 +92,9 @@ static void test_made_is_open_for_writing(void **state)
 			 0);
 	assert_ptr_equal(again, made);
 	unlink(path_of("made"));
-	hf_file_forget_now(made);
+	hf_file_forget(made);
 	hf_file_unref(made);
-	hf_file_unref(again);
+	hf_file_close(again);
 	assert_int_equal(hf_files_count_fds(files), 0);
 	assert_int_equal(count_own_fds(), before);
 }
@@ -157,14 +163,14 @@ static void test_sweep_closes_the_idle(void **state)
 
 	hf_file_unref(idle);
 	for (int i = 0; i < 12; i++) {
-		hf_files_sweep(files);
+		sweep();
 		assert_int_equal(hf_files_get(files, volume, &used->id, true, &again), 0);
 		hf_file_unref(again);
 	}
 	assert_int_equal(hf_files_get(files, volume, &idle_id, true, &again), -EAGAIN);
 	hf_file_unref(used);
 	for (int i = 0; i < 12; i++)
-		hf_files_sweep(files);
+		sweep();
 	assert_int_equal(hf_files_count_fds(files), 0);
 }
 
@@ -187,12 +193,12 @@ static void test_many_in_use(void **state)
 		assert_true(hf_files_count_fds(files) <= 2 * 200 + 32);
 	}
 	for (int i = 0; i < 12; i++)
-		hf_files_sweep(files);
+		sweep();
 	assert_int_equal(hf_files_count_fds(files), 2 * 200);
 	for (int i = 0; i < 200; i++)
 		hf_file_unpin(pinned[i]);
 	for (int i = 0; i < 22; i++) /* in use counts as used, until the next look */
-		hf_files_sweep(files);
+		sweep();
 	assert_int_equal(hf_files_count_fds(files), 0);
 }
 
@@ -208,7 +214,7 @@ static void test_removed_is_forgotten(void **state)
 	hf_file_unref(file);
 	/* Closing frees its space, which takes time that a call should not spend. */
 	assert_int_equal(hf_files_count_fds(files), 1);
-	hf_files_sweep(files);
+	sweep();
 	assert_int_equal(hf_files_count_fds(files), 0);
 	assert_int_equal(hf_files_get(files, volume, &id, false, &again), -ESTALE);
 }
@@ -224,7 +230,7 @@ static void test_asked_while_its_number_is_given_away(void **state)
 	unlink(path_of("f"));
 	assert_int_equal(hf_file_stat(file, &st), -ESTALE);
 	hf_file_unref(file);
-	hf_files_sweep(files);
+	sweep();
 	if (!has_ids)
 		skip();
 	n_made = 5;
@@ -249,10 +255,10 @@ static void test_pins_hold_the_lock_description(void **state)
 	hf_file_read_fd(file, false);
 	hf_file_unref(file);
 	for (int i = 0; i < 30; i++)
-		hf_files_sweep(files);
+		sweep();
 	hf_file_unpin(file);
 	for (int i = 0; i < 30; i++)
-		hf_files_sweep(files);
+		sweep();
 	other = open(path_of("f"), O_RDWR);
 	assert_int_equal(fcntl(other, F_OFD_GETLK, &probe), 0);
 	assert_int_equal(probe.l_type, F_WRLCK); /* still held */
@@ -291,7 +297,7 @@ static void test_only_regular_files_are_opened(void **state)
 
 	mkfifo(path_of("p"), 0666);
 	fd = openat(volume->root, "p", O_PATH | O_NOFOLLOW);
-	assert_int_equal(hf_files_take(files, volume, fd, &file, &st), 0);
+	assert_int_equal(hf_files_take(files, volume, fd, false, &file, &st), 0);
 	assert_int_equal(hf_file_read_fd(file, false), -EINVAL);
 	assert_int_equal(hf_file_write_fd(file, false), -EINVAL);
 	assert_int_equal(hf_file_pin(file, &fd), -EINVAL);
@@ -305,6 +311,7 @@ static void test_a_volume_goes_with_its_files(void **state)
 	hf_file_unref(file);
 	assert_int_equal(hf_files_count_fds(files), 1);
 	hf_files_forget_volume(files, volume);
+	hf_files_close_all(files);
 	assert_int_equal(hf_files_count_fds(files), 0);
 }
 

@@ -456,7 +456,7 @@ static int set_up_volume_for(void **state, size_t n_at_once)
 	assert_int_equal(hf_volume_new(&crowd->volume, base), 0);
 	assert_int_equal(hf_files_new(&crowd->files, 100), 0);
 	assert_int_equal(hf_files_take(crowd->files, crowd->volume, openat(crowd->volume->root, ".", O_PATH),
-				       &crowd->file, &st),
+				       false, &crowd->file, &st),
 			 0);
 	rmdir(base);
 	n_fsyncs = 0;

@@ -42,7 +42,7 @@ static struct hf_file *open_dir(const char *name)
 		assert_string_equal(name, ".");
 	fd = openat(volume->mount, name, O_PATH | O_DIRECTORY);
 	assert_true(fd >= 0);
-	assert_int_equal(hf_files_take(files, volume, fd, &dir, &st), 0);
+	assert_int_equal(hf_files_take(files, volume, fd, false, &dir, &st), 0);
 	return dir;
 }
 

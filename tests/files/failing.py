@@ -1,0 +1,29 @@
+"""What the tests with a failing disk (files_failing) begin with: failing.c says what can fail."""
+
+import os
+import tempfile
+
+import server
+
+
+class Case(server.Case):
+    @classmethod
+    def setUpClass(cls):
+        base = tempfile.TemporaryDirectory(prefix="hf-failing-")
+        cls.addClassCleanup(base.cleanup)
+        cls.failing = os.environ["HF_TEST_FAILING"] = base.name
+        super().setUpClass()
+
+    def begin(self, what):
+        with open(os.path.join(self.failing, what), "wb"):
+            self.addCleanup(self.end, what)
+
+    def end(self, what):
+        if self.has(what):
+            os.unlink(os.path.join(self.failing, what))
+
+    def has(self, what):
+        return os.path.exists(os.path.join(self.failing, what))
+
+    def made(self, name):
+        return self.ok(self.nfs.create(self.dir, name, mode=0o644)).fh
