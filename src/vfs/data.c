@@ -154,6 +154,8 @@ static int write_along(struct hf_file *file, const struct way *way, uint64_t off
 {
 	int r = write_all(way->fd, data, len, offset, way->flags, np), synced;
 
+	if (!way->is_stable)
+		file->is_unsynced = true;
 	hf_file_changed(file);
 	if (!way->syncs || *np == 0)
 		return r;

@@ -20,6 +20,7 @@ int hf_file_new(struct hf_file **filep, struct hf_files *files, struct hf_volume
 	if (!file)
 		return hf_trace(-ENOMEM);
 	hf_link_init(&file->lru);
+	hf_link_init(&file->closing);
 	file->files = files;
 	file->volume = hf_volume_ref(volume);
 	file->id = *id;
@@ -40,7 +41,8 @@ static void close_counted(struct hf_files *files, int fd)
 {
 	if (fd < 0)
 		return;
-	close(fd);
+	if (close(fd) < 0) /* NFS and FUSE write data back here */
+		hf_files_note_loss(files, -errno);
 	hf_files_count(files, -1);
 }
 
@@ -52,7 +54,11 @@ int hf_file_count_fds(const struct hf_file *file)
 
 void hf_file_free(struct hf_file *file)
 {
+	struct stat st;
+
 	assert(file->n_pins == 0);
+	if (file->is_unsynced && fstat(file->fd, &st) == 0 && st.st_nlink > 0) /* its export is gone */
+		hf_file_sync(file);
 	if (file->fd != file->write_fd)
 		close_counted(file->files, file->fd);
 	close_counted(file->files, file->read_fd);
@@ -186,6 +192,7 @@ static int sync_unless_done(struct hf_file *file, uint64_t begun, uint64_t faile
 	if (file->syncs_begun != begun)
 		return 0;
 	file->syncs_begun++;
+	file->is_unsynced = false;
 	r = sync_now(file);
 	if (r < 0) {
 		file->sync_error = r;

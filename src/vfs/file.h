@@ -60,6 +60,7 @@ struct hf_pages;
 struct hf_file {
 	struct hf_file *next; /* next in its bucket */
 	struct hf_link lru;
+	struct hf_link closing;   /* in volume->unused or volume->unsynced */
 	struct hf_files *files;   /* (c) */
 	struct hf_volume *volume; /* (c) */
 	struct hf_file_id id;     /* (c) */
@@ -79,7 +80,10 @@ struct hf_file {
 	pthread_mutex_t sync_lock;
 	_Atomic uint64_t syncs_begun; /* changed under sync_lock, like the next */
 	_Atomic uint64_t syncs_failed;
-	int sync_error;       /* of the last sync that failed; under sync_lock */
+	int sync_error; /* of the last sync that failed; under sync_lock */
+	/* Data was written, and no sync began since. The cache drops the file only after a sync: without a
+	 * descriptor the kernel may forget that it lost the data. */
+	_Atomic bool is_unsynced;
 	pthread_mutex_t lock; /* for the rest; held briefly */
 	_Atomic int read_fd;  /* -1: not open; set once, under lock */
 	_Atomic int write_fd;
@@ -96,9 +100,9 @@ void hf_files_sweep(struct hf_files *files);
 /* Drops all files of a volume that is no longer exported. */
 void hf_files_forget_volume(struct hf_files *files, const struct hf_volume *volume);
 /* Dropped files wait here for a thread that may wait: a close may have to free the file's space, or wait for
- * a hung disk. One thread at a time closes files of a volume. hf_files_next_to_close() gives a volume whose
- * files wait, and a reference to it; NULL: there is none. The caller has a thread call hf_files_close() for
- * it, or calls hf_files_put_off(). */
+ * a hung disk. So do files to sync before they are dropped. One thread at a time closes files of a volume.
+ * hf_files_next_to_close() gives a volume whose files wait, and a reference to it; NULL: there is none. The
+ * caller has a thread call hf_files_close() for it, or calls hf_files_put_off(). */
 struct hf_volume *hf_files_next_to_close(struct hf_files *files);
 void hf_files_close(struct hf_files *files, struct hf_volume *volume);
 void hf_files_put_off(struct hf_files *files, struct hf_volume *volume);

@@ -6,6 +6,8 @@
  * A close may have to wait for a hung disk. That must stop neither a loop nor the
  * closing of files of other disks. So a file whose last reference is gone waits
  * with others of its volume for a thread that closes them (export/sweeper.h). A
+ * file with written data that no COMMIT has synced waits there for a sync, still
+ * in the cache: so a COMMIT that comes meanwhile hears of a loss. A
  * worker that needs room closes only files of the volume that it works with. The
  * limit is max_fds descriptors, but waiting ones count half, so that a hung disk
  * leaves room to the others: 1.5 times max_fds at most.
@@ -180,41 +182,65 @@ struct hf_file *hf_files_find_inode(struct hf_files *files, const struct hf_volu
 
 /* Closing */
 
+/* Those that wait for a sync have a reference. */
+static size_t count_unused(const struct hf_file *file)
+{
+	return file->n_refs ? 0 : (size_t)hf_file_count_fds(file);
+}
+
 void hf_files_close_later(struct hf_file *file)
 {
 	struct hf_files *files = file->files;
 	struct hf_volume *volume = file->volume;
 
 	pthread_mutex_lock(&files->close_lock);
-	atomic_fetch_add_explicit(&files->n_unused, (size_t)hf_file_count_fds(file), memory_order_relaxed);
-	hf_list_push_back(&volume->unused, &file->lru);
+	atomic_fetch_add_explicit(&files->n_unused, count_unused(file), memory_order_relaxed);
+	hf_list_push_back(file->n_refs || file->is_unsynced ? &volume->unsynced : &volume->unused,
+			  &file->closing);
 	if (!volume->has_closer && !hf_link_is_linked(&volume->to_close))
 		hf_list_push_back(&files->to_close, &volume->to_close);
 	pthread_mutex_unlock(&files->close_lock);
 }
 
+static bool has_waiting(struct hf_volume *volume)
+{
+	return !hf_list_is_empty(&volume->unused) || !hf_list_is_empty(&volume->unsynced);
+}
+
 /* Under close_lock */
-static struct hf_file *take_unused(struct hf_files *files, struct hf_volume *volume)
+static struct hf_file *take_waiting(struct hf_files *files, struct hf_volume *volume, bool may_sync)
 {
 	struct hf_link *link = hf_list_pop_front(&volume->unused);
-	struct hf_file *file = link ? hf_list_entry(link, struct hf_file, lru) : NULL;
+	struct hf_file *file;
 
+	if (!link && may_sync)
+		link = hf_list_pop_front(&volume->unsynced);
+	file = link ? hf_list_entry(link, struct hf_file, closing) : NULL;
 	if (file)
-		atomic_fetch_sub_explicit(&files->n_unused, (size_t)hf_file_count_fds(file),
-					  memory_order_relaxed);
-	if (hf_list_is_empty(&volume->unused)) /* the volume may go with its last file */
+		atomic_fetch_sub_explicit(&files->n_unused, count_unused(file), memory_order_relaxed);
+	if (!has_waiting(volume)) /* the volume may go with its last file */
 		hf_link_remove(&volume->to_close);
 	return file;
 }
 
-static bool close_one(struct hf_files *files, struct hf_volume *volume)
+/* A COMMIT may have synced it meanwhile. */
+static void sync_and_unref(struct hf_file *file)
+{
+	if (file->is_unsynced)
+		hf_file_sync(file);
+	hf_file_unref(file);
+}
+
+static bool close_one(struct hf_files *files, struct hf_volume *volume, bool may_sync)
 {
 	struct hf_file *file;
 
 	pthread_mutex_lock(&files->close_lock);
-	file = take_unused(files, volume);
+	file = take_waiting(files, volume, may_sync);
 	pthread_mutex_unlock(&files->close_lock);
-	if (file)
+	if (file && file->n_refs)
+		sync_and_unref(file);
+	else if (file)
 		hf_file_free(file);
 	return file;
 }
@@ -238,14 +264,14 @@ void hf_files_put_off(struct hf_files *files, struct hf_volume *volume)
 {
 	pthread_mutex_lock(&files->close_lock);
 	volume->has_closer = false;
-	if (!hf_list_is_empty(&volume->unused))
+	if (has_waiting(volume))
 		hf_list_push_back(&files->to_close, &volume->to_close);
 	pthread_mutex_unlock(&files->close_lock);
 }
 
 void hf_files_close(struct hf_files *files, struct hf_volume *volume)
 {
-	while (close_one(files, volume))
+	while (close_one(files, volume, true))
 		;
 	hf_files_put_off(files, volume); /* those that came meanwhile */
 }
@@ -292,31 +318,40 @@ static struct hf_file *pick_victim(struct shard *shard)
 	return NULL;
 }
 
+/* One that must be synced first stays, and is a victim again after that. */
 static bool evict_one(struct shard *shard, const struct hf_volume *volume)
 {
 	struct hf_file *victim;
+	bool stays;
 
 	pthread_mutex_lock(&shard->lock);
 	victim = pick_victim(shard);
-	if (victim)
+	stays = victim && victim->is_unsynced;
+	if (stays)
+		hf_file_ref(victim);
+	else if (victim)
 		take_out(shard, victim);
 	pthread_mutex_unlock(&shard->lock);
 	if (!victim)
 		return false;
-	if (victim->volume == volume)
+	if (stays)
+		hf_files_close_later(victim);
+	else if (victim->volume == volume)
 		hf_file_close(victim);
 	else
 		hf_file_unref(victim);
 	return true;
 }
 
-/* Near the limit the present shard closes one of its files; over time all shards do. */
+/* Near the limit the present shard closes one of its files; over time all shards do. Syncs none: the caller
+ * may be in a sync itself. */
 void hf_files_make_room_for(const struct hf_file *file)
 {
 	struct hf_files *files = file->files;
 	struct shard *shard = shard_of(files, file->hash);
 
-	while (hf_files_are_full(files) && (close_one(files, file->volume) || evict_one(shard, file->volume)))
+	while (hf_files_are_full(files) &&
+	       (close_one(files, file->volume, false) || evict_one(shard, file->volume)))
 		;
 }
 
@@ -337,6 +372,10 @@ static void take_idle(struct shard *shard, uint32_t sweep, struct hf_list *gone)
 			return;
 		if (is_in_use(file)) {
 			touch(shard, file);
+			continue;
+		}
+		if (file->is_unsynced) {
+			hf_files_close_later(hf_file_ref(file));
 			continue;
 		}
 		take_out(shard, file);
@@ -553,12 +592,15 @@ struct hf_files *hf_files_free(struct hf_files *files)
 			struct hf_file *file = hf_list_entry(link, struct hf_file, lru);
 
 			take_out(shard, file);
+			file->is_unsynced = false; /* a restart changes the verifier, so no sync is needed */
 			hf_file_unref(file);
 		}
-		free(shard->buckets);
-		pthread_mutex_destroy(&shard->lock);
 	}
 	hf_files_close_all(files);
+	for (size_t i = 0; i < N_SHARDS; i++) {
+		free(files->shards[i].buckets);
+		pthread_mutex_destroy(&files->shards[i].lock);
+	}
 	hf_pages_free(files->pages);
 	hf_names_free(files->names);
 	pthread_mutex_destroy(&files->log_lock);

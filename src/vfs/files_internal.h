@@ -10,7 +10,8 @@ int hf_file_new(struct hf_file **filep, struct hf_files *files, struct hf_volume
 void hf_file_free(struct hf_file *file);
 int hf_file_count_fds(const struct hf_file *file);
 void hf_files_count(struct hf_files *files, int n_fds);
-/* The file has no reference any more: hands it to hf_files_close(). */
+/* For hf_files_close(): to close a file that has no reference any more; otherwise to sync it, and to drop the
+ * caller's reference. */
 void hf_files_close_later(struct hf_file *file);
 /* Closes other files until there is room: one more descriptor of @file was opened. May wait, but only for the
  * disk of @file. */

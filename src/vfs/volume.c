@@ -285,6 +285,7 @@ int hf_volume_new(struct hf_volume **volumep, const char *path)
 	volume->n_refs = 1;
 	hf_syncer_init(&volume->syncer);
 	hf_list_init(&volume->unused);
+	hf_list_init(&volume->unsynced);
 	hf_link_init(&volume->to_close);
 	volume->root = volume->mount = volume->anchor = -1;
 	r = open_root(volume, path);

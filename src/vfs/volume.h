@@ -62,8 +62,9 @@ struct hf_volume {
 	uint64_t mount_id;         /* (c) */
 	struct hf_syncer syncer;
 	struct hf_finder *finder; /* (c) where has_ids is false, else NULL */
-	/* Its files that wait to be closed; under a lock of vfs/files.c, like the next two */
-	struct hf_list unused;
+	/* Its files that wait to be closed, or to be synced before; under a lock of vfs/files.c, like the
+	 * next two */
+	struct hf_list unused, unsynced;
 	struct hf_link to_close; /* linked while files wait and no closer works */
 	bool has_closer;
 };

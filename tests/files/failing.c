@@ -10,6 +10,8 @@
  *		is gone
  *	close	while it is there, close(2) of a file that is open for writing and whose name begins with
  *		"hung" makes the file "closing", and waits until "close" is gone
+ *	flush	while it is there, close(2) of a file of such a name makes the file "flushed", and fails
+ *		with EIO, as on NFS
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -131,6 +133,12 @@ int close(int fd)
 	if (is_asked_for("close") && is_on_hung_disk(fd)) {
 		close_plainly(open(path_of("closing", path), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
 		wait_for_end("close");
+	}
+	if (is_asked_for("flush") && is_on_hung_disk(fd)) {
+		close_plainly(fd);
+		close_plainly(open(path_of("flushed", path), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+		errno = EIO;
+		return -1;
 	}
 	return close_plainly(fd);
 }

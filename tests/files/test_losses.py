@@ -50,6 +50,23 @@ class Losses(failing.Case):
         self.lose(f)
         self.assertNotEqual(self.ok(self.nfs.commit(f)).verifier, written.verifier)
 
+    def test_an_idle_file_is_not_closed_unsynced(self):
+        """Once it is closed, the kernel may forget that it lost the data."""
+        f = self.made("f")
+        written = self.ok(self.nfs.write(f, b"data", stable=nfs.UNSTABLE))
+        self.begin_nth(1)
+        until(lambda: os.path.getsize(os.path.join(self.failing, "nth")) > 4, "the idle file is synced")
+        self.end_nth()
+        self.assertNotEqual(self.ok(self.nfs.commit(f)).verifier, written.verifier)
+
+    def test_closing_an_idle_file_hears_of_it(self):
+        f = self.made("hung")
+        written = self.ok(self.nfs.write(f, b"data", stable=nfs.UNSTABLE))
+        self.begin("flush")
+        until(lambda: self.has("flushed"), "the idle file is closed")
+        self.end("flush")
+        until(lambda: self.ok(self.nfs.commit(f)).verifier, "the loss is known", passes=lambda now: now != written.verifier)
+
     def test_lost_before_the_answer(self):
         """Data that was lost between its writing and the answer must not have the verifier of what came after."""
         f, other = self.made("f"), self.made("other")
