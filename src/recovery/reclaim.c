@@ -18,7 +18,8 @@ enum hf_recovery_reclaim hf_recovery_reclaim(struct hf_recovery *recovery,
 		return HF_RECLAIM_NORMAL;
 	case HF_PHASE_CHECKED_GRACE:
 	case HF_PHASE_WHOLE_GRACE:
-		return HF_RECLAIM_BACKED;
+		/* Dropped at the end of an earlier grace, before a simulated restart. */
+		return hf_late_reclaim_allows(recovery, request) ? HF_RECLAIM_NORMAL : HF_RECLAIM_BACKED;
 	case HF_PHASE_SERVING:
 		/* A repeated request for what was reclaimed in time is answered as it was then. */
 		if (!hf_late_reclaim_allows(recovery, request))
@@ -59,8 +60,9 @@ enum hf_recovery_reclaim hf_recovery_reclaim_reservation(struct hf_recovery *rec
 	hf_lock_find_reservation(recovery->locks, &who, reservation->access, reservation->deny, &has);
 	if (recovery->phase.now == HF_PHASE_OPEN_GRACE || has.n_unreclaimed || has.n_unsure)
 		return HF_RECLAIM_NORMAL;
-	if (recovery->phase.now == HF_PHASE_SERVING &&
-	    hf_late_reclaim_allows_reservation(recovery, reservation)) {
+	if (hf_late_reclaim_allows_reservation(recovery, reservation)) {
+		if (recovery->phase.now != HF_PHASE_SERVING)
+			return HF_RECLAIM_NORMAL;
 		recovery->counts.late_reclaims++;
 		return HF_RECLAIM_LATE;
 	}

@@ -76,6 +76,21 @@ static void test_no_grace_drops_what_was_loaded(void **state)
 	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK); /* late */
 }
 
+/* What an earlier grace dropped can be reclaimed as long as no other owner has had it: also in the grace of a
+ * simulated restart, which tells the client that it must reclaim. */
+static void test_late_in_the_grace_of_a_simulated_restart(void **state)
+{
+	w.options.grace = HF_RECOVERY_GRACE_NEVER;
+	hold_one();
+	world_restart(&w);
+	w.options.grace = HF_RECOVERY_GRACE_AUTO;
+	assert_int_equal(hf_client_register(a()), 0);
+	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
+	world_until(&w, phase() == HF_PHASE_WHOLE_GRACE);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 20, 29), HF_LOCK_E_NOT_BACKED);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+}
+
 static void unlock(uint64_t owner, uint64_t start, uint64_t end)
 {
 	const struct hf_lock_request request = world_request(a(), owner, "f", start, end);
@@ -180,6 +195,7 @@ int main(void)
 		T(test_without_early_end_grace_is_whole),
 		T(test_a_list_that_is_not_complete_is_open),
 		T(test_no_grace_drops_what_was_loaded),
+		T(test_late_in_the_grace_of_a_simulated_restart),
 		T(test_what_its_owner_unlocks_is_not_reclaimed_late),
 		T(test_a_simulated_restart_is_a_whole_grace),
 		T(test_stop),
