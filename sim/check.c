@@ -547,6 +547,7 @@ void check_event(struct hf_recovery_observer *observer, const struct hf_recovery
 		server->grace_is_on = false;
 		server->grace_over = true;
 		server->grace_ended_at = world->now;
+		node_check_grace_end(server, event->reason);
 		break;
 	case HF_EVENT_LOCK:
 		order_note_locked(world, owner_of(world, event->lock), event->lock);

@@ -124,6 +124,17 @@ bool node_sends(struct server *server)
 	return node_holder(world) == server;
 }
 
+/* I3: a node without its lease drops reclaims. Its clock may run a tenth too slow. */
+void node_check_grace_end(struct server *server, const char *reason)
+{
+	struct world *world = server->world;
+
+	if (world->options.is_cluster && strcmp(reason, "its time is over") == 0 &&
+	    node_clock(server) - server->node.lease.since < server->window_ns / 10 * 8)
+		world_fail(world, "I3", "grace runs out, and for a part of it node %s had no lease",
+			   server->node.name);
+}
+
 /* Halting */
 
 static void halt(struct server *server, uint64_t ns)

@@ -1081,6 +1081,7 @@ struct server *node_standby(struct world *world);
 void node_calm(struct world *world);
 /* Does this node send? Checks that it may. False: its address is elsewhere. */
 bool node_sends(struct server *server);
+void node_check_grace_end(struct server *server, const char *reason);
 /* The node that has the service's address; NULL: none that is on. */
 struct server *node_holder(struct world *world);
 /* Runs @fn with this node in the place of the one that serves. */

@@ -457,6 +457,8 @@ CLUSTER_MUTATIONS = [
      "return !hf_loop_kept_lease(loop, &pending->mark) ||", "return"),
     ("silence counts of a process that stood still", "src/rpc/client.c",
      "(hf_loop_stood_still(loop, &pending->mark) && pending->n_again < MAX_AGAIN);", "(pending->n_again > MAX_AGAIN);"),
+    ("grace runs out without the lease", f"{RECOVERY}/phase.c",
+     "if (!hf_loop_kept_lease(recovery->loop, &phase->grace_mark)) {", "if (!recovery) {"),
     ("a reclaim waits for a database that comes back", f"{NLM}/durable_reply.c",
      "op->nlm->options.store_comes_back && !op->args.reclaim;", "op->nlm->options.store_comes_back;"),
     # Fencing

@@ -70,7 +70,8 @@ struct hf_phase {
 	uint64_t since; /* monotonic ns */
 	const char *reason;
 	uint64_t grace_ends_at;
-	uint64_t grace_window_ns; /* of this grace */
+	uint64_t grace_window_ns;       /* of this grace */
+	struct hf_loop_mark grace_mark; /* when its window began */
 	struct hf_timer grace_timer;
 	struct hf_task check_task; /* may grace end early? */
 	struct hf_promise settled; /* what the end of grace has dropped is gone from the store */

@@ -29,6 +29,11 @@
  * drops what is unreclaimed, but for what outlives grace (protocol.c); stopping keeps
  * it for the next run. Every grace ends at its deadline, and by hand.
  *
+ * The window of grace is time in which clients can reclaim. A node without its lease
+ * drops every call, and its clients take a while until they call again: when the lease is
+ * back, the whole window begins anew. A process that stood still finds their calls in its
+ * sockets: the window is longer by that time.
+ *
  * Two things go on beside the phases. A store that cannot write (store/health.c) does
  * not change the phase: nothing is promised meanwhile (hf_recovery_can_promise()). And
  * the clients are told of the restart (notifier.c) in grace and while serving; neither
@@ -40,6 +45,7 @@
 #include "recovery/internal.h"
 
 #define IN(phase) (1U << (phase))
+#define LOOKS     16 /* at the clock of grace, in a window: a standstill is noticed by a look that is late */
 
 static const struct {
 	const char *name;
@@ -231,6 +237,23 @@ bool hf_phase_enter(struct hf_recovery *recovery, enum hf_recovery_phase phase, 
 
 /* Grace begins */
 
+static int look_later(struct hf_recovery *recovery)
+{
+	struct hf_phase *phase = &recovery->phase;
+	uint64_t next = hf_loop_now(recovery->loop) + phase->grace_window_ns / LOOKS;
+
+	return hf_timer_start_at(&phase->grace_timer, HF_MIN(next, phase->grace_ends_at));
+}
+
+static int start_clock(struct hf_recovery *recovery)
+{
+	struct hf_phase *phase = &recovery->phase;
+
+	phase->grace_mark = hf_loop_mark(recovery->loop);
+	phase->grace_ends_at = hf_loop_now(recovery->loop) + phase->grace_window_ns;
+	return hf_trace(look_later(recovery));
+}
+
 static int begin_grace(struct hf_recovery *recovery, enum hf_recovery_phase phase, const char *reason)
 {
 	int r;
@@ -238,10 +261,9 @@ static int begin_grace(struct hf_recovery *recovery, enum hf_recovery_phase phas
 	if (!may_enter(recovery, phase))
 		return -EINVAL;
 	recovery->phase.grace_window_ns = hf_protocols_grace_ns(recovery, phase == HF_PHASE_OPEN_GRACE);
-	recovery->phase.grace_ends_at = hf_loop_now(recovery->loop) + recovery->phase.grace_window_ns;
-	r = hf_timer_start_at(&recovery->phase.grace_timer, recovery->phase.grace_ends_at);
+	r = start_clock(recovery);
 	if (r < 0)
-		return hf_trace(r);
+		return r;
 	hf_phase_enter(recovery, phase, reason);
 	return 0;
 }
@@ -297,20 +319,37 @@ int hf_phase_decide(struct hf_recovery *recovery)
 
 int hf_phase_restart_clock(struct hf_recovery *recovery)
 {
-	struct hf_phase *phase = &recovery->phase;
-
-	if (!is_grace(phase->now))
-		return 0;
-	phase->grace_ends_at = hf_loop_now(recovery->loop) + phase->grace_window_ns;
-	return hf_trace(hf_timer_start_at(&phase->grace_timer, phase->grace_ends_at));
+	return is_grace(recovery->phase.now) ? start_clock(recovery) : 0;
 }
 
 /* Grace ends */
 
-static void on_deadline(struct hf_timer *timer)
+/* While the lease is away, each look begins the window anew, and so does the first one after its return. */
+static void begin_anew(struct hf_recovery *recovery)
 {
-	hf_phase_enter(hf_container_of(timer, struct hf_recovery, phase.grace_timer), HF_PHASE_SERVING,
-		       "its time is over");
+	if (hf_loop_may_act(recovery->loop))
+		hf_log_info("grace begins anew: without its lease this node could not serve reclaims",
+			    "seconds=%llu",
+			    (unsigned long long)(recovery->phase.grace_window_ns / HF_NS_PER_S));
+	(void)start_clock(recovery);
+}
+
+static void on_look(struct hf_timer *timer)
+{
+	struct hf_recovery *recovery = hf_container_of(timer, struct hf_recovery, phase.grace_timer);
+	struct hf_phase *phase = &recovery->phase;
+	uint64_t now = hf_loop_now(recovery->loop), late = now - timer->deadline;
+
+	if (!hf_loop_kept_lease(recovery->loop, &phase->grace_mark)) {
+		begin_anew(recovery);
+		return;
+	}
+	if (late > HF_LOOP_STANDSTILL_NS)
+		phase->grace_ends_at += late;
+	if (now >= phase->grace_ends_at)
+		hf_phase_enter(recovery, HF_PHASE_SERVING, "its time is over");
+	else
+		(void)look_later(recovery);
 }
 
 int hf_recovery_end_grace(struct hf_recovery *recovery)
@@ -358,7 +397,7 @@ void hf_phase_init(struct hf_recovery *recovery)
 	struct hf_phase *phase = &recovery->phase;
 
 	phase->now = HF_PHASE_LOADING;
-	hf_timer_init(&phase->grace_timer, recovery->loop, on_deadline);
+	hf_timer_init(&phase->grace_timer, recovery->loop, on_look);
 	hf_task_init(&phase->check_task, on_check);
 }
 

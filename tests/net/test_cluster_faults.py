@@ -223,6 +223,41 @@ class Faults(Takeover):
         self.assert_all_is_there(state, lock, waiter)
 
 
+class LeaseLostInGrace(Takeover):
+    """A node without its lease drops every reclaim. That time is no part of grace."""
+
+    n_nodes = 1
+    more = ("recovery.after_crash=reclaim", "recovery.window_seconds=6", "recovery.early_end=false")
+
+    def grace(self):
+        return self.active.rest.get("/api/v1/grace").json
+
+    def test_i3_reclaimable_lock_is_no_other_clients(self):
+        lock = self.hold()
+        self.active.crash()
+        self.active.start()
+        self.until_serving(self.active)
+        before = self.grace()
+        self.assertEqual((before["active"], before["unreclaimed"]), (True, 1))
+        self.pg.kill()
+        self.addCleanup(lambda: self.pg.server.poll() is None or self.pg.start())
+
+        def is_decided():
+            now = self.grace()
+            return not now["active"] or now["ends_in_seconds"] > before["ends_in_seconds"]
+
+        self.until(lambda: not self.active.serves(), "its lease is over")
+        self.until(is_decided, "grace ends, or begins anew")
+        self.assertTrue(self.grace()["active"], "no client could reclaim")
+        self.pg.start()
+        self.until_serving(self.active)
+        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_GRACE)
+        self.until(lambda: self.a.lock(lock.but(reclaim=True)) == nlm.S_GRANTED, "the lock is reclaimed", pause=0.1)
+        self.until(lambda: not self.grace()["active"], "grace ends")
+        self.assert_denied(self.b)
+        self.release(lock)
+
+
 class Cut(Takeover):
     """Each node has a way of its own to the database."""
 

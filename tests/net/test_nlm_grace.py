@@ -3,7 +3,9 @@
 plays (test_recovery_*.py)."""
 
 import os
+import signal
 import sys
+import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
@@ -89,6 +91,25 @@ class InGrace(Play):
         lock = self.reclaims(self.a, 0, 5, state=7)
         self.reclaims(self.a, 10, 5, state=0, svid=2)
         self.assertEqual(self.b.lock(lock.but(name=self.b.name)), nlm.S_DENIED)
+
+
+class StandsStill(Play):
+    """A process that stands still hears no reclaim. That time is no part of grace."""
+
+    window = 3
+    settings = ("recovery.grace=always", f"recovery.window_seconds={window}", "recovery.early_end=false")
+
+    def test_i3_reclaimable_lock_is_no_other_clients(self):
+        mine, other = self.lock_of(self.a, 0, 10), self.lock_of(self.b, 0, 10)
+        self.assertEqual(self.b.lock(other), nlm.S_GRACE)
+        self.daemon.process.send_signal(signal.SIGSTOP)
+        over = time.monotonic() + 2 * self.window
+        self.until(lambda: time.monotonic() > over, "the window is over")
+        self.daemon.process.send_signal(signal.SIGCONT)
+        for _ in range(3):
+            self.assertEqual(self.b.lock(other), nlm.S_GRACE)
+        self.assert_granted(self.a, mine.but(reclaim=True))
+        self.until(lambda: self.b.lock(other) == nlm.S_DENIED, "grace ends", pause=0.1)
 
 
 class AfterCrash(Play):

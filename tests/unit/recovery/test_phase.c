@@ -3,6 +3,8 @@
 
 #include <errno.h>
 
+#include "../turn.h"
+
 static enum hf_recovery_phase phase(void)
 {
 	return hf_recovery_phase(w.recovery);
@@ -186,6 +188,31 @@ static void test_stop_in_grace(void **state)
 	assert_int_equal(world_unreclaimed(&w), 1);
 }
 
+/* Without its lease a node hears no reclaim: when it has its lease again, the whole window begins. */
+static void test_time_without_the_lease_does_not_count(void **state)
+{
+	const uint64_t window = 60 * HF_NS_PER_S;
+	struct hf_lease lease = { 0 };
+
+	w.options.window_ns = window;
+	hold_one();
+	world_restart(&w);
+	hf_lease_set(&lease, UINT64_MAX, hf_loop_boottime(w.loop));
+	hf_loop_set_lease(w.loop, &lease);
+	assert_int_equal(hf_recovery_start(w.recovery), 0);
+	turn_for(w.loop, window / 2);
+	hf_lease_set(&lease, 1, hf_loop_boottime(w.loop)); /* it is over */
+	turn_for(w.loop, 3 * window);
+	assert_int_equal(phase(), HF_PHASE_CHECKED_GRACE);
+	hf_lease_set(&lease, UINT64_MAX, hf_loop_boottime(w.loop));
+	turn_for(w.loop, window - HF_NS_PER_S);
+	assert_int_equal(phase(), HF_PHASE_CHECKED_GRACE);
+	assert_int_equal(world_unreclaimed(&w), 1);
+	turn_for(w.loop, window / 8);
+	assert_int_equal(phase(), HF_PHASE_SERVING);
+	hf_loop_set_lease(w.loop, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -201,6 +228,7 @@ int main(void)
 		T(test_stop),
 		T(test_no_simulated_restart_while_stopping),
 		T(test_stop_in_grace),
+		T(test_time_without_the_lease_does_not_count),
 	};
 
 	return cmocka_run_group_tests_name("phase", tests, NULL, NULL);
