@@ -361,6 +361,7 @@ static void on_reload_ended(void *user, const struct hf_reload_outcome *outcome)
 	if (outcome->is_loaded)
 		count_per_client(d, outcome->counts_per_client);
 	hf_portmap_check(d->portmap);
+	hf_recovery_exports_changed(d->recovery);
 	hf_nlm_exports_changed(d->nlm);
 	if (d->is_serving)
 		hf_manager_tell_ready(&d->manager);

@@ -201,6 +201,12 @@ void hf_not_exported_deinit(struct hf_recovery *recovery);
 int hf_not_exported_add_lock(struct hf_recovery *recovery, const struct hf_store_lock *fact);
 int hf_not_exported_add_reservation(struct hf_recovery *recovery, const struct hf_store_reservation *fact);
 void hf_not_exported_resync(struct hf_recovery *recovery);
+/* Hands over the records. The function may add its record again; one for which it fails stays. */
+void hf_not_exported_take_locks(struct hf_recovery *recovery,
+				int (*fn)(void *user, const struct hf_store_lock *fact), void *user);
+void hf_not_exported_take_reservations(struct hf_recovery *recovery,
+				       int (*fn)(void *user, const struct hf_store_reservation *fact),
+				       void *user);
 
 /* PROMISES */
 void hf_promises_init(struct hf_recovery *recovery);

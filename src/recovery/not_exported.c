@@ -1,10 +1,10 @@
 /*
  * Stored locks and reservations of exports that are gone.
  *
- * No client can ask for them, so they are in no table. They stay stored, for the day
- * on which their directory is exported again. After an outage everything in the store is
- * replaced by what is true now: so this file keeps them as they were loaded, and
- * writes them again with the rest.
+ * No client can ask for them, so they are in no table. They stay stored until their
+ * directory is exported again, at a start or by a reload (restart.c). After an outage everything in the store
+ * is replaced by what is true now: so this file keeps them as they were loaded, and writes them again with
+ * the rest.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -73,6 +73,62 @@ int hf_not_exported_add_reservation(struct hf_recovery *recovery, const struct h
 	room = record->room;
 	move(&record->reservation.blob, &room);
 	return 0;
+}
+
+/* All records of a kind, each of which @fn takes. It may add one again. */
+static void take(struct hf_recovery *recovery, enum hf_persist_kind kind,
+		 int (*fn)(const struct record *record, void *context), void *context)
+{
+	struct hf_list *all = &recovery->not_exported.records;
+	struct hf_list records = HF_LIST_INIT(records);
+	struct hf_link *link;
+
+	hf_list_splice(&records, all);
+	while ((link = hf_list_pop_front(&records))) {
+		struct record *record = hf_list_entry(link, struct record, link);
+
+		if (record->kind == kind && fn(record, context) == 0)
+			free(record);
+		else
+			hf_list_push_back(all, &record->link);
+	}
+}
+
+struct taking {
+	int (*lock)(void *user, const struct hf_store_lock *fact);
+	int (*reservation)(void *user, const struct hf_store_reservation *fact);
+	void *user;
+};
+
+static int take_lock(const struct record *record, void *context)
+{
+	const struct taking *taking = context;
+
+	return taking->lock(taking->user, &record->lock);
+}
+
+static int take_reservation(const struct record *record, void *context)
+{
+	const struct taking *taking = context;
+
+	return taking->reservation(taking->user, &record->reservation);
+}
+
+void hf_not_exported_take_locks(struct hf_recovery *recovery,
+				int (*fn)(void *user, const struct hf_store_lock *fact), void *user)
+{
+	struct taking taking = { .lock = fn, .user = user };
+
+	take(recovery, HF_PERSIST_LOCK, take_lock, &taking);
+}
+
+void hf_not_exported_take_reservations(struct hf_recovery *recovery,
+				       int (*fn)(void *user, const struct hf_store_reservation *fact),
+				       void *user)
+{
+	struct taking taking = { .reservation = fn, .user = user };
+
+	take(recovery, HF_PERSIST_RESERVATION, take_reservation, &taking);
 }
 
 void hf_not_exported_resync(struct hf_recovery *recovery)

@@ -190,6 +190,10 @@ void hf_recovery_stop(struct hf_recovery *recovery, void (*done)(void *user), vo
 /* No reply can be sent any more, so nothing should be granted or given up. */
 bool hf_recovery_is_stopping(const struct hf_recovery *recovery);
 
+/* The options' exports have changed, and no client has been served since: what is stored of those that are
+ * back is taken up. */
+void hf_recovery_exports_changed(struct hf_recovery *recovery);
+
 /* See phase.c. */
 enum hf_recovery_phase {
 	HF_PHASE_LOADING,

@@ -15,6 +15,10 @@
  * while its client has not answered is not restored, but what the owner had before is:
  * the waiter is granted it again (waiting.c).
  *
+ * An export that was gone may come back by a reload. In grace its records take the same
+ * way. After grace they are as those that grace has dropped: from now on other clients get
+ * locks there, and a record that stayed would be in the way of these after a restart.
+ *
  * A handle that this server did not make means that the key or the store was changed:
  * its owner could not reclaim the lock, and another client would get it. Then the
  * server does not start.
@@ -83,7 +87,14 @@ struct loading {
 	size_t n_provisional, provisional_room;
 	struct foreign foreign;
 	size_t n_clients, n_locks, n_not_exported, n_unknown, n_reservations;
+	size_t n_dropped; /* after grace */
 };
+
+/* Does what is loaded go on? What comes later does not: then clients were told to reclaim. */
+static bool continues(const struct loading *loading)
+{
+	return loading->recovery->start.continues && loading->recovery->phase.now == HF_PHASE_LOADING;
+}
 
 /* The constant for a stored name, or NULL. */
 static const char *find_protocol(struct loading *loading, struct hf_bytes name)
@@ -275,7 +286,8 @@ static bool is_possible(const struct hf_store_lock *fact)
 	       (fact->mode == HF_LOCK_SHARED || fact->mode == HF_LOCK_EXCLUSIVE);
 }
 
-static int restore_lock(struct loading *loading, const struct hf_store_lock *fact, struct hf_client *client)
+static const struct hf_lock_view *view_lock(struct loading *loading, const struct hf_store_lock *fact,
+					    struct hf_client *client)
 {
 	struct hf_lock_view *view = &loading->view;
 
@@ -292,7 +304,7 @@ static int restore_lock(struct loading *loading, const struct hf_store_lock *fac
 	view->mode = (enum hf_lock_mode)fact->mode;
 	view->client_state = (uint32_t)hf_client_stored_number(fact->client_state);
 	view->epoch = (uint32_t)fact->epoch;
-	return hf_lock_load_add(loading->locks, view);
+	return view;
 }
 
 static int note_provisional(struct loading *loading, const struct hf_store_lock *fact,
@@ -415,9 +427,9 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 		return note_wrong(loading, fact->id, HF_PERSIST_LOCK);
 	if (r < 0)
 		return r;
-	if (loading->recovery->start.continues && fact->flags & HF_PERSIST_OF_GRANT)
+	if (continues(loading) && fact->flags & HF_PERSIST_OF_GRANT)
 		return note_provisional(loading, fact, client);
-	r = restore_lock(loading, fact, client);
+	r = hf_lock_load_add(loading->locks, view_lock(loading, fact, client));
 	if (r == HF_LOCK_E_CONFLICT)
 		return note_wrong(loading, fact->id, HF_PERSIST_LOCK);
 	if (r < 0)
@@ -430,10 +442,11 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 /* Reservations. A client that was told that it has one is registered: a reservation without its client was
  * never promised. */
 
-static int restore_reservation(struct loading *loading, const struct hf_reservation *fact,
-			       struct hf_client *client, uint64_t id)
+static struct hf_lock_reservation_view view_reservation(const struct loading *loading,
+							const struct hf_reservation *fact,
+							struct hf_client *client, uint64_t id)
 {
-	const struct hf_lock_reservation_view view = {
+	return (struct hf_lock_reservation_view){
 		.tag = id,
 		.export = loading->place.export,
 		.handle = loading->place.key,
@@ -443,16 +456,15 @@ static int restore_reservation(struct loading *loading, const struct hf_reservat
 		.access = fact->access,
 		.deny = fact->deny,
 		.count = fact->count,
-		.mark = loading->recovery->start.continues ? fact->mark : 0,
+		.mark = continues(loading) ? fact->mark : 0,
 	};
-
-	return hf_lock_restore_reservation(loading->recovery->locks, &view);
 }
 
 static int load_reservation(void *user, const struct hf_store_reservation *reservation)
 {
 	struct loading *loading = user;
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
+	struct hf_lock_reservation_view view;
 	struct hf_reservation fact;
 	int r;
 
@@ -470,7 +482,8 @@ static int load_reservation(void *user, const struct hf_store_reservation *reser
 	case EXPORTED:
 		break;
 	}
-	r = restore_reservation(loading, &fact, client, reservation->id);
+	view = view_reservation(loading, &fact, client, reservation->id);
+	r = hf_lock_restore_reservation(loading->recovery->locks, &view);
 	if (r == HF_LOCK_E_CONFLICT)
 		return note_wrong(loading, reservation->id, HF_PERSIST_RESERVATION);
 	if (r < 0)
@@ -578,4 +591,93 @@ int hf_restart_load(struct hf_recovery *recovery)
 		hf_client_unref(loading.provisional[i].client);
 	free(loading.provisional);
 	return r < 0 ? hf_trace(r) : 0;
+}
+
+/* Exports that are back */
+
+static bool has_died(const struct hf_client *client)
+{
+	return client && client->recovery->n_deaths;
+}
+
+/* Another client may have it by another export of the file. */
+static void let_reclaim_lock(struct loading *loading, const struct hf_store_lock *fact,
+			     struct hf_client *client)
+{
+	struct hf_recovery *recovery = loading->recovery;
+	const struct hf_lock_view *view = view_lock(loading, fact, client);
+
+	if (hf_lock_test(recovery->locks, &view->who, view->range, view->mode, NULL) == HF_LOCK_OK)
+		hf_late_reclaim_remember(recovery, view);
+}
+
+static int take_up_lock(void *user, const struct hf_store_lock *fact)
+{
+	struct loading *loading = user;
+	struct hf_recovery *recovery = loading->recovery;
+	hf_cleanup(hf_client_unrefp) struct hf_client *client =
+		hf_clients_find_id(recovery->clients, fact->client);
+
+	if (find_place(loading, fact->export, fact->handle) != EXPORTED)
+		return hf_not_exported_add_lock(recovery, fact);
+	if (loading->locks && !has_died(client))
+		return load_lock(loading, fact); /* grace lasts */
+	if (client && !has_died(client))
+		let_reclaim_lock(loading, fact, client);
+	loading->n_dropped++;
+	return hf_persist_delete(recovery, (struct hf_persist_record){ fact->id, HF_PERSIST_LOCK });
+}
+
+static int take_up_reservation(void *user, const struct hf_store_reservation *reservation)
+{
+	struct loading *loading = user;
+	struct hf_recovery *recovery = loading->recovery;
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
+	struct hf_lock_reservation_view view;
+	struct hf_reservation fact;
+
+	hf_reservation_decode(&fact, reservation->blob);
+	client = hf_clients_find_id(recovery->clients, fact.client);
+	if (find_place(loading, fact.export, fact.handle) != EXPORTED)
+		return hf_not_exported_add_reservation(recovery, reservation);
+	if (hf_lock_in_grace(recovery->locks) && !has_died(client))
+		return load_reservation(loading, reservation);
+	if (client && !has_died(client)) {
+		view = view_reservation(loading, &fact, client, reservation->id);
+		hf_late_reclaim_remember_reservations(recovery, &view, fact.count);
+	}
+	loading->n_dropped++;
+	return hf_persist_delete(recovery,
+				 (struct hf_persist_record){ reservation->id, HF_PERSIST_RESERVATION });
+}
+
+/* Without memory they wait for the next reload. */
+static int take_up_locks(struct loading *loading)
+{
+	struct hf_recovery *recovery = loading->recovery;
+
+	if (hf_lock_in_grace(recovery->locks) && hf_lock_load_new(&loading->locks, recovery->locks) < 0)
+		return hf_trace(-ENOMEM);
+	hf_not_exported_take_locks(recovery, take_up_lock, loading);
+	loading->locks = hf_lock_load_free(loading->locks);
+	return 0;
+}
+
+void hf_recovery_exports_changed(struct hf_recovery *recovery)
+{
+	struct loading loading = { .recovery = recovery };
+
+	if (hf_list_is_empty(&recovery->not_exported.records) || hf_phase_is_over(recovery) ||
+	    take_up_locks(&loading) < 0)
+		return;
+	hf_not_exported_take_reservations(recovery, take_up_reservation, &loading);
+	delete_wrong(&loading);
+	register_unknown(&loading);
+	hf_client_unref(loading.last);
+	free(loading.wrong);
+	if (loading.n_locks || loading.n_reservations || loading.n_dropped)
+		hf_log_info("stored locks of directories that are exported again",
+			    "unreclaimed=%zu dropped=%zu", loading.n_locks + loading.n_reservations,
+			    loading.n_dropped);
+	hf_phase_settle(recovery);
 }

@@ -5,6 +5,7 @@ No client hears of the restart, no lock is reclaimed, and every waiter gets the 
 """
 
 import os
+import signal
 import sys
 from urllib.parse import quote
 
@@ -281,6 +282,132 @@ class GoneExport(Base):
         self.restart()
         self.assert_starts_over()
         self.assertTrue(self.rest.get("/api/v1/grace").json["active"], "the lock is not held: no client reclaims it")
+
+
+class ReturnedExport(Base):
+    """A directory is taken out, and comes back by a reload: what is stored of it must not win over what is granted since."""
+
+    folders, exports = GoneExport.folders, GoneExport.exports
+    after_crash = "recovery.after_crash=continue"
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.start_anew)
+
+    def start_anew(self):
+        """The next test begins with all exports, without grace."""
+        self.write_config(self.exports)
+        self.restart()
+        self.end_grace()
+        for host in self.hosts:
+            host.free_all()
+
+    def grace(self):
+        return self.rest.get("/api/v1/grace").json
+
+    def end_grace(self):
+        self.rest.call("POST", "/api/v1/grace/end", token=True)
+        self.until(lambda: not self.grace()["active"], "grace is over")
+
+    def hold_beside(self):
+        """Something in a directory that stays, so that grace waits for c."""
+        fh = self.handle_of(self.make_file("other"), "/other", "other")
+        self.assert_granted(self.c, self.lock_of(self.c, fh=fh))
+
+    def lose_export(self):
+        """Until clients are told to reclaim."""
+        self.hold_beside()
+        self.write_config(self.exports[1:])
+        self.restart(self.after_crash)
+        self.until(lambda: self.grace()["active"], "grace begins")
+
+    def bring_back(self):
+        self.write_config(self.exports)
+        self.daemon.process.send_signal(signal.SIGHUP)
+        self.until(lambda: "configuration loaded again" in self.log, "the export is back")
+
+    def lose_and_bring_back(self):
+        self.lose_export()
+        self.end_grace()
+        self.bring_back()
+
+    def test_i3_lock_granted_since_is_there_after_a_restart(self):
+        lock = self.hold()
+        self.lose_and_bring_back()
+        mine = self.lock_of(self.b)
+        self.assert_granted(self.b, mine)
+        self.assertNotEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.restart("recovery.after_crash=reclaim")
+        self.assertEqual(self.b.lock(mine.but(reclaim=True)), nlm.S_GRANTED)
+        self.assertNotEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+
+    def test_reservation_made_since_is_there_after_a_restart(self):
+        self.assertEqual(self.a.share(self.lock_of(self.a, deny=3, access=3)), nlm.S_GRANTED)
+        self.lose_and_bring_back()
+        mine = self.lock_of(self.b, deny=3, access=3)
+        self.assertEqual(self.b.share(mine), nlm.S_GRANTED)
+        self.restart("recovery.after_crash=reclaim")
+        self.assertEqual(self.b.share(mine.but(reclaim=True)), nlm.S_GRANTED)
+
+    def test_i4_lock_is_reclaimed_in_grace(self):
+        lock = self.hold()
+        self.lose_export()
+        before = self.grace()["unreclaimed"]
+        self.bring_back()
+        self.assertEqual(self.grace()["unreclaimed"], before + 1)
+        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_GRACE)
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.end_grace()
+        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_DENIED)
+
+    def test_i4_reservation_is_reclaimed_in_grace(self):
+        mine = self.lock_of(self.a, deny=3, access=3)
+        self.assertEqual(self.a.share(mine), nlm.S_GRANTED)
+        self.lose_export()
+        self.bring_back()
+        self.assertEqual(self.a.share(mine.but(reclaim=True)), nlm.S_GRANTED)
+        self.end_grace()
+        self.assertEqual(self.b.share(self.lock_of(self.b, deny=0, access=1)), nlm.S_DENIED)
+
+    def test_lock_is_reclaimed_late(self):
+        lock = self.hold()
+        self.lose_and_bring_back()
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_DENIED)
+
+    def test_reservation_is_reclaimed_late(self):
+        mine = self.lock_of(self.a, deny=3, access=3)
+        self.assertEqual(self.a.share(mine), nlm.S_GRANTED)
+        self.lose_and_bring_back()
+        self.assertEqual(self.a.share(mine.but(reclaim=True)), nlm.S_GRANTED)
+        self.assertEqual(self.b.share(self.lock_of(self.b, deny=0, access=1)), nlm.S_DENIED)
+
+    def test_i5_client_that_died_gets_nothing_back(self):
+        self.a.state = 3
+        lock = self.hold(state=3)
+        self.lose_export()
+        self.a.state = 5
+        self.a.notify(5)
+        self.bring_back()
+        self.assertNotEqual(self.a.lock(lock.but(reclaim=True, state=5)), nlm.S_GRANTED)
+        self.end_grace()
+        self.assert_granted(self.b, self.lock_of(self.b))
+
+    def test_next_run_goes_on(self):
+        self.hold()
+        self.lose_and_bring_back()
+        self.assert_granted(self.b, self.lock_of(self.b))
+        self.settle()
+        for host in self.hosts:
+            host.told.items.clear()
+        self.restart()
+        self.assert_goes_on()
+        self.assertEqual(self.a.lock(self.lock_of(self.a)), nlm.S_DENIED)
+
+
+class ReturnedExportReclaimed(ReturnedExport):
+    after_crash = "recovery.after_crash=reclaim"
+    test_next_run_goes_on = None  # this run stores no waiters
 
 
 class ContinuingOverPostgres(OverPostgres, Continuing):
