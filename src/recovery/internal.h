@@ -282,6 +282,8 @@ void hf_phase_settle(struct hf_recovery *recovery);
  * open grace it may yet reclaim what the store does not know of. */
 bool hf_phase_pins(const struct hf_recovery *recovery);
 bool hf_phase_is_over(const struct hf_recovery *recovery); /* nothing is served any more */
+/* A simulated restart waits for the store: then clients are told, and grace begins. */
+bool hf_phase_is_raising(const struct hf_recovery *recovery);
 
 /* CRASH */
 void hf_crash_init(struct hf_recovery *recovery);

@@ -91,6 +91,11 @@ bool hf_phase_is_over(const struct hf_recovery *recovery)
 	return recovery->phase.now >= HF_PHASE_STOPPING;
 }
 
+bool hf_phase_is_raising(const struct hf_recovery *recovery)
+{
+	return recovery->raised_state && recovery->raised_state != recovery->sm_state;
+}
+
 bool hf_recovery_is_stopping(const struct hf_recovery *recovery)
 {
 	return hf_phase_is_over(recovery);
@@ -152,7 +157,7 @@ void hf_phase_settle(struct hf_recovery *recovery)
 	/* What is stored of exports that are gone is in no table: an UNLOCK or a death of its client changes
 	 * nothing there. */
 	if (!recovery->persist.stores_waiters || recovery->phase.now != HF_PHASE_SERVING ||
-	    !hf_list_is_empty(&recovery->not_exported.records))
+	    hf_phase_is_raising(recovery) || !hf_list_is_empty(&recovery->not_exported.records))
 		return;
 	hf_promise_cancel(promise);
 	if (hf_promises_await(recovery, promise, recovery->persist.ticket, 0, on_settled))

@@ -17,6 +17,49 @@
 #define STOP_PATIENCE_NS  (5 * HF_NS_PER_S)
 #define STOP_LOOK_NS      (10 * HF_NS_PER_MS)
 
+/* A simulated restart. No client may hear of the new state number before it is stored. */
+
+static void on_raised(struct hf_promise *promise, bool is_durable)
+{
+	struct hf_recovery *recovery = hf_container_of(promise, struct hf_recovery, raised);
+	int r;
+
+	if (!is_durable || hf_phase_is_over(recovery))
+		return; /* a store that comes back has it: finish_raise() */
+	recovery->sm_state = recovery->raised_state;
+	hf_log_info("simulated a restart", "state=%d", recovery->sm_state);
+	r = hf_phase_begin_whole_grace(recovery, "a simulated restart");
+	if (r == 0)
+		r = hf_notifier_start(recovery);
+	if (r < 0)
+		hf_log_error("the simulated restart is not complete", "error=%s", strerror(-r));
+}
+
+/* The store is back, and all it lacked is stored, with the number. */
+static void finish_raise(struct hf_recovery *recovery)
+{
+	if (hf_phase_is_raising(recovery) && !hf_link_is_linked(&recovery->raised.link))
+		on_raised(&recovery->raised, true);
+}
+
+int hf_recovery_simulate_crash(struct hf_recovery *recovery)
+{
+	uint64_t ticket;
+	int32_t state;
+	int r;
+
+	if (hf_phase_is_over(recovery))
+		return -EINVAL;
+	r = hf_store_raise_state(recovery->store, &state, &ticket);
+	if (r < 0 && r != -EROFS)
+		return hf_trace(r);
+	recovery->raised_state = state;
+	hf_promise_cancel(&recovery->raised);
+	if (r == 0 && hf_promises_await(recovery, &recovery->raised, 0, ticket, on_raised))
+		on_raised(&recovery->raised, true);
+	return 0;
+}
+
 /* The store speaks */
 
 static void on_reached(void *user, enum hf_store_kind kind, uint64_t ticket)
@@ -40,6 +83,7 @@ static void on_recovered(void *user)
 {
 	hf_promises_reached(user);
 	hf_promises_look(user);
+	finish_raise(user);
 	hf_phase_settle(user);
 }
 
@@ -402,6 +446,7 @@ int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_opt
 	hf_export_names_init(recovery);
 	hf_loop_random(recovery->loop, &recovery->key, sizeof(recovery->key));
 	hf_list_init(&recovery->observers);
+	hf_link_init(&recovery->raised.link);
 	hf_crash_init(recovery);
 	hf_promises_init(recovery);
 	hf_phase_init(recovery);
@@ -519,40 +564,6 @@ void hf_recovery_stop(struct hf_recovery *recovery, void (*done)(void *user), vo
 	hf_timer_init(&recovery->stop_timer, recovery->loop, on_stop_timer);
 	if (hf_timer_start(&recovery->stop_timer, 0) < 0)
 		stopped(recovery);
-}
-
-/* A simulated restart. No client may hear of the new state number before it is stored. */
-
-static void on_raised(struct hf_promise *promise, bool is_durable)
-{
-	struct hf_recovery *recovery = hf_container_of(promise, struct hf_recovery, raised);
-	int r;
-
-	if (!is_durable || hf_phase_is_over(recovery))
-		return;
-	recovery->sm_state = recovery->raised_state;
-	hf_log_info("simulated a restart", "state=%d", recovery->sm_state);
-	r = hf_phase_begin_whole_grace(recovery, "a simulated restart");
-	if (r == 0)
-		r = hf_notifier_start(recovery);
-	if (r < 0)
-		hf_log_error("the simulated restart is not complete", "error=%s", strerror(-r));
-}
-
-int hf_recovery_simulate_crash(struct hf_recovery *recovery)
-{
-	uint64_t ticket;
-	int r;
-
-	if (hf_phase_is_over(recovery))
-		return -EINVAL;
-	r = hf_store_raise_state(recovery->store, &recovery->raised_state, &ticket);
-	if (r < 0)
-		return hf_trace(r);
-	hf_promise_cancel(&recovery->raised);
-	if (hf_promises_await(recovery, &recovery->raised, 0, ticket, on_raised))
-		on_raised(&recovery->raised, true);
-	return 0;
 }
 
 /* Neighbours */

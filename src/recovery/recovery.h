@@ -368,7 +368,7 @@ void hf_recovery_client_was_freed(struct hf_recovery *recovery, struct hf_client
  * once. The client stays, and believes that it holds the lock. */
 int hf_recovery_revoke(struct hf_recovery *recovery, const struct hf_lock_view *lock);
 /* SM_SIMU_CRASH, as if we had been restarted: a new state number, a grace period, and every client is told.
- * What is held stays so. -EINVAL: the server is stopping. */
+ * What is held stays so. A store that cannot write delays it. -EINVAL: the server is stopping. */
 int hf_recovery_simulate_crash(struct hf_recovery *recovery);
 /* Tells all registered clients again, or one; -ENOENT: it is not registered, or its protocol tells nothing.
  */

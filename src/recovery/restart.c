@@ -595,6 +595,12 @@ int hf_restart_load(struct hf_recovery *recovery)
 
 /* Exports that are back */
 
+/* Grace lasts, or is about to begin. */
+static bool may_reclaim(const struct hf_recovery *recovery)
+{
+	return hf_lock_in_grace(recovery->locks) || hf_phase_is_raising(recovery);
+}
+
 static bool has_died(const struct hf_client *client)
 {
 	return client && client->recovery->n_deaths;
@@ -621,7 +627,7 @@ static int take_up_lock(void *user, const struct hf_store_lock *fact)
 	if (find_place(loading, fact->export, fact->handle) != EXPORTED)
 		return hf_not_exported_add_lock(recovery, fact);
 	if (loading->locks && !has_died(client))
-		return load_lock(loading, fact); /* grace lasts */
+		return load_lock(loading, fact);
 	if (client && !has_died(client))
 		let_reclaim_lock(loading, fact, client);
 	loading->n_dropped++;
@@ -640,7 +646,7 @@ static int take_up_reservation(void *user, const struct hf_store_reservation *re
 	client = hf_clients_find_id(recovery->clients, fact.client);
 	if (find_place(loading, fact.export, fact.handle) != EXPORTED)
 		return hf_not_exported_add_reservation(recovery, reservation);
-	if (hf_lock_in_grace(recovery->locks) && !has_died(client))
+	if (may_reclaim(recovery) && !has_died(client))
 		return load_reservation(loading, reservation);
 	if (client && !has_died(client)) {
 		view = view_reservation(loading, &fact, client, reservation->id);
@@ -656,7 +662,7 @@ static int take_up_locks(struct loading *loading)
 {
 	struct hf_recovery *recovery = loading->recovery;
 
-	if (hf_lock_in_grace(recovery->locks) && hf_lock_load_new(&loading->locks, recovery->locks) < 0)
+	if (may_reclaim(recovery) && hf_lock_load_new(&loading->locks, recovery->locks) < 0)
 		return hf_trace(-ENOMEM);
 	hf_not_exported_take_locks(recovery, take_up_lock, loading);
 	loading->locks = hf_lock_load_free(loading->locks);

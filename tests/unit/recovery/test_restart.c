@@ -419,6 +419,63 @@ static void test_stored_waiter_of_an_unknown_client_dies_with_it(void **state)
 	assert_int_equal(disk_count(&w.disk, HF_RECORD_WAITER), 0);
 }
 
+/* The next run goes on from here. */
+static void settle_to_go_on(void)
+{
+	world_kill(&w);
+	disk_wipe(&w.disk);
+	w.options.continues = true;
+	world_up(&w);
+	assert_int_equal(hf_recovery_start(w.recovery), 0);
+	assert_non_null(a());
+	world_turn(&w);
+	world_kill(&w);
+}
+
+static void expect_restart_when_the_store_is_back(int32_t before)
+{
+	world_turn(&w);
+	assert_false(world_in_grace(&w));
+	assert_int_equal(w.n_told, 0);
+	assert_int_equal(hf_recovery_state(w.recovery), before);
+	w.disk.is_full = false;
+	world_until(&w, w.n_told);
+	assert_true(world_in_grace(&w));
+	assert_true(hf_recovery_state(w.recovery) > before);
+	assert_int_equal(w.disk.view.state.sm_state, hf_recovery_state(w.recovery));
+}
+
+/* The store fails when the run starts over, since it lacks the locks of an export. When the store is back,
+ * clients are told, and grace begins. */
+static void test_start_over_that_is_stored_late(void **state)
+{
+	int32_t before;
+
+	settle_to_go_on();
+	put_lock("nlm:10.0.0.11:alpha", "gone", 5, 0, 9);
+	world_up(&w);
+	assert_true(hf_recovery_continues(w.recovery));
+	before = hf_recovery_state(w.recovery);
+	w.disk.is_full = true;
+	assert_int_equal(hf_recovery_start(w.recovery), 0);
+	world_until(&w, !hf_recovery_can_promise(w.recovery));
+	expect_restart_when_the_store_is_back(before);
+}
+
+/* The same if the store is away already. */
+static void test_simulated_restart_while_the_store_is_away(void **state)
+{
+	int32_t before = hf_recovery_state(w.recovery);
+
+	assert_non_null(a());
+	world_turn(&w);
+	w.disk.is_full = true;
+	assert_non_null(c());
+	world_until(&w, !hf_recovery_can_promise(w.recovery));
+	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
+	expect_restart_when_the_store_is_back(before);
+}
+
 /* After 2^20 restarts the ids in the store begin anew: a lock that has one keeps it. */
 static void test_ids_that_come_round_again(void **state)
 {
@@ -503,6 +560,8 @@ int main(void)
 		T(test_records_that_cannot_be_true),
 		T(test_stored_lock_of_an_unknown_client_dies_with_it),
 		T(test_stored_waiter_of_an_unknown_client_dies_with_it),
+		T(test_start_over_that_is_stored_late),
+		T(test_simulated_restart_while_the_store_is_away),
 		T(test_ids_that_come_round_again),
 		T(test_clear_store),
 		T(test_volatile_locks_are_not_stored),
