@@ -260,7 +260,7 @@ struct check {
 	uint8_t argument;
 	uint8_t n_values;
 	uint32_t mask;
-	uint32_t values[6];
+	uint32_t values[8];
 };
 
 #define NAMESPACES                                                                                    \
@@ -269,7 +269,12 @@ struct check {
 #define WX (PROT_WRITE | PROT_EXEC)
 
 static const struct check checks[] = {
-	{ SYS_ioctl, 1, 6, UINT32_MAX, { FIONBIO, FIONREAD, FIOCLEX, TCGETS, TIOCGWINSZ, FS_IOC_GETFLAGS } },
+	/* The last two: numbers and names of interfaces, for link-local addresses */
+	{ SYS_ioctl,
+	  1,
+	  8,
+	  UINT32_MAX,
+	  { FIONBIO, FIONREAD, FIOCLEX, TCGETS, TIOCGWINSZ, FS_IOC_GETFLAGS, SIOCGIFINDEX, SIOCGIFNAME } },
 	{ SYS_socket, 0, 4, UINT32_MAX, { AF_INET, AF_INET6, AF_UNIX, AF_NETLINK } },
 	{ SYS_socketpair, 0, 1, UINT32_MAX, { AF_UNIX } },
 	{ SYS_unshare, 0, 1, UINT32_MAX, { CLONE_FS } },      /* for a umask that belongs to one thread */

@@ -24,6 +24,7 @@
  * server does not start.
  */
 #include <errno.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -120,6 +121,29 @@ static bool name_in_id(struct hf_bytes id, const char *protocol, const struct hf
 	return true;
 }
 
+/* The kernel numbers its interfaces anew, at a boot for instance. The id of a link-local address has the name
+ * of its interface, which stays. It has no colon. */
+static void renumber(struct hf_store_client *fact)
+{
+	const char *id = (const char *)fact->id.data, *end;
+	const char *name = memchr(id, '%', fact->id.len);
+	char text[IF_NAMESIZE];
+	unsigned int number;
+
+	if (!fact->address.scope || !name++)
+		return;
+	end = memchr(name, ':', fact->id.len - (size_t)(name - id));
+	if (!end || (size_t)(end - name) >= sizeof(text))
+		return;
+	snprintf(text, sizeof(text), "%.*s", (int)(end - name), name);
+	number = if_nametoindex(text);
+	if (!number)
+		return;
+	fact->address.scope = number;
+	if (fact->local.scope)
+		fact->local.scope = number;
+}
+
 static int restore_client(struct hf_client *client, const struct hf_store_client *fact)
 {
 	int r = 0;
@@ -142,24 +166,26 @@ static int restore_client(struct hf_client *client, const struct hf_store_client
 	return r;
 }
 
-static int load_client(void *user, const struct hf_store_client *fact)
+static int load_client(void *user, const struct hf_store_client *stored)
 {
 	struct loading *loading = user;
-	const char *protocol = find_protocol(loading, fact->protocol);
+	struct hf_store_client fact = *stored;
+	const char *protocol = find_protocol(loading, fact.protocol);
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 	struct hf_bytes name;
 	char quoted[128];
 	int r = -EINVAL;
 
-	if (protocol && name_in_id(fact->id, protocol, &fact->address, &name))
-		r = hf_clients_get(&client, loading->recovery->clients, protocol, &fact->address, name);
+	renumber(&fact);
+	if (protocol && name_in_id(fact.id, protocol, &fact.address, &name))
+		r = hf_clients_get(&client, loading->recovery->clients, protocol, &fact.address, name);
 	if (r == -EINVAL) {
 		hf_log_warn("left out a stored registration that is not valid", "id=%s",
-			    hf_log_quote(quoted, sizeof(quoted), fact->id.data, fact->id.len));
+			    hf_log_quote(quoted, sizeof(quoted), fact.id.data, fact.id.len));
 		return 0;
 	}
 	if (r == 0)
-		r = restore_client(client, fact);
+		r = restore_client(client, &fact);
 	loading->n_clients++;
 	return r;
 }
