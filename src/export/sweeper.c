@@ -14,7 +14,10 @@
 #define SHARED_THREADS 4 /* beside one for each disk: for disks that a reload added */
 
 struct hf_sweeper {
+	struct hf_loop *loop;
 	struct hf_exports *exports;
+	struct hf_task task; /* closes at once: the cache is full */
+	bool is_stopped;
 	struct hf_timer timer;
 	struct hf_work work;
 	struct hf_fair *fair;
@@ -70,6 +73,21 @@ static void start_all(struct hf_sweeper *sweeper)
 	}
 }
 
+static void run_task(struct hf_task *task)
+{
+	struct hf_sweeper *sweeper = hf_container_of(task, struct hf_sweeper, task);
+
+	if (!sweeper->is_stopped)
+		start_all(sweeper);
+}
+
+static void on_full(void *user)
+{
+	struct hf_sweeper *sweeper = user;
+
+	hf_loop_post(sweeper->loop, &sweeper->task);
+}
+
 static void run_sweep(struct hf_work *work)
 {
 	hf_exports_sweep(hf_container_of(work, struct hf_sweeper, work)->exports);
@@ -106,22 +124,32 @@ int hf_sweeper_new(struct hf_sweeper **sweeperp, struct hf_loop *loop, struct hf
 
 	if (!sweeper)
 		return hf_trace(-ENOMEM);
+	sweeper->loop = loop;
 	sweeper->exports = exports;
+	hf_task_init(&sweeper->task, run_task);
 	hf_timer_init(&sweeper->timer, loop, on_time);
 	r = hf_fair_new(&sweeper->fair, loop, n_disks, SHARED_THREADS);
 	if (r == 0)
 		r = hf_timer_start(&sweeper->timer, HF_NS_PER_S);
 	if (r < 0)
 		return hf_trace(r);
+	hf_files_set_on_full(hf_exports_files(exports), on_full, sweeper);
 	*sweeperp = sweeper;
 	sweeper = NULL;
 	return 0;
 }
 
-void hf_sweeper_wait(struct hf_sweeper *sweeper)
+static void stop(struct hf_sweeper *sweeper)
 {
+	sweeper->is_stopped = true;
+	hf_files_set_on_full(hf_exports_files(sweeper->exports), NULL, NULL);
 	hf_timer_stop(&sweeper->timer);
 	hf_work_cancel(&sweeper->work);
+}
+
+void hf_sweeper_wait(struct hf_sweeper *sweeper)
+{
+	stop(sweeper);
 	hf_fair_wait(sweeper->fair);
 }
 
@@ -129,8 +157,7 @@ struct hf_sweeper *hf_sweeper_free(struct hf_sweeper *sweeper)
 {
 	if (!sweeper)
 		return NULL;
-	hf_timer_stop(&sweeper->timer);
-	hf_work_cancel(&sweeper->work);
+	stop(sweeper);
 	hf_fair_free(sweeper->fair);
 	free(sweeper);
 	return NULL;

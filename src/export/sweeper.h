@@ -1,8 +1,8 @@
 /*
  * Sweeps the cache of open files every second, and closes what the sweep and
- * others dropped. Each disk has a thread of its own for closing (vfs/fair.h): a
- * close that waits for a hung disk delays neither the next sweep nor the files of
- * other disks. Belongs to the thread of its loop.
+ * others dropped; when the cache is full, at once. Each disk has a thread of its
+ * own for closing (vfs/fair.h): a close that waits for a hung disk delays neither
+ * the next sweep nor the files of other disks. Belongs to the thread of its loop.
  */
 #pragma once
 
@@ -19,7 +19,8 @@ int hf_sweeper_new(struct hf_sweeper **sweeperp, struct hf_loop *loop, struct hf
 		   size_t n_disks);
 /* How many works of the loop's pool it uses at most. */
 size_t hf_sweeper_threads(size_t n_disks);
-/* To stop: sweeps no more, and waits until the closes that were begun have ended. */
+/* To stop, when no other thread uses the files any more: sweeps no more, and waits until the closes that were
+ * begun have ended. Drain the loop after it. */
 void hf_sweeper_wait(struct hf_sweeper *sweeper);
 struct hf_sweeper *hf_sweeper_free(struct hf_sweeper *sweeper);
 

@@ -7,10 +7,10 @@
  * closing of files of other disks. So a file whose last reference is gone waits
  * with others of its volume for a thread that closes them (export/sweeper.h). A
  * file with written data that no COMMIT has synced waits there for a sync, still
- * in the cache: so a COMMIT that comes meanwhile hears of a loss. A
- * worker that needs room closes only files of the volume that it works with. The
- * limit is max_fds descriptors, but waiting ones count half, so that a hung disk
- * leaves room to the others: 1.5 times max_fds at most.
+ * in the cache: so a COMMIT that comes meanwhile hears of a loss. A worker that
+ * needs room closes only files of the volume that it works with. The limit is
+ * max_fds descriptors. Waiting ones do not count, up to a quarter of that, so that
+ * a hung disk leaves room to the others.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -47,6 +47,9 @@ struct hf_files {
 	struct hf_names *names;        /* (c) */
 	pthread_mutex_t close_lock;
 	struct hf_list to_close; /* volumes; under close_lock, like their lists of files */
+	void (*on_full)(void *user);
+	void *on_full_user;
+	_Atomic bool was_told_full; /* and hf_files_next_to_close() has not been called since */
 	struct shard shards[N_SHARDS];
 };
 
@@ -200,6 +203,15 @@ void hf_files_close_later(struct hf_file *file)
 	if (!volume->has_closer && !hf_link_is_linked(&volume->to_close))
 		hf_list_push_back(&files->to_close, &volume->to_close);
 	pthread_mutex_unlock(&files->close_lock);
+	if (files->on_full && hf_files_count_fds(files) >= files->max_fds &&
+	    !atomic_exchange(&files->was_told_full, true))
+		files->on_full(files->on_full_user);
+}
+
+void hf_files_set_on_full(struct hf_files *files, void (*fn)(void *user), void *user)
+{
+	files->on_full = fn;
+	files->on_full_user = user;
 }
 
 static bool has_waiting(struct hf_volume *volume)
@@ -250,6 +262,7 @@ struct hf_volume *hf_files_next_to_close(struct hf_files *files)
 	struct hf_volume *volume = NULL;
 	struct hf_link *link;
 
+	atomic_store(&files->was_told_full, false);
 	pthread_mutex_lock(&files->close_lock);
 	link = hf_list_pop_front(&files->to_close);
 	if (link) {
@@ -290,7 +303,7 @@ bool hf_files_are_full(const struct hf_files *files)
 {
 	size_t n_unused = atomic_load_explicit(&files->n_unused, memory_order_relaxed);
 
-	return hf_files_count_fds(files) >= files->max_fds + HF_MIN(n_unused, files->max_fds) / 2;
+	return hf_files_count_fds(files) >= files->max_fds + HF_MIN(n_unused, files->max_fds / 4);
 }
 
 /* Eviction */
@@ -318,14 +331,16 @@ static struct hf_file *pick_victim(struct shard *shard)
 	return NULL;
 }
 
-/* One that must be synced first stays, and is a victim again after that. */
+/* May the caller look for room again? One that must be synced first stays, and is a victim again after that.
+ * One of another volume is closed soon: the caller does not wait for that, but it need not look for more. */
 static bool evict_one(struct shard *shard, const struct hf_volume *volume)
 {
 	struct hf_file *victim;
-	bool stays;
+	bool stays, is_own;
 
 	pthread_mutex_lock(&shard->lock);
 	victim = pick_victim(shard);
+	is_own = victim && victim->volume == volume;
 	stays = victim && victim->is_unsynced;
 	if (stays)
 		hf_file_ref(victim);
@@ -336,11 +351,11 @@ static bool evict_one(struct shard *shard, const struct hf_volume *volume)
 		return false;
 	if (stays)
 		hf_files_close_later(victim);
-	else if (victim->volume == volume)
+	else if (is_own)
 		hf_file_close(victim);
 	else
 		hf_file_unref(victim);
-	return true;
+	return stays || is_own;
 }
 
 /* Near the limit the present shard closes one of its files; over time all shards do. Syncs none: the caller
