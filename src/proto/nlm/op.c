@@ -123,35 +123,33 @@ static void leave_queue(struct hf_nlm_op *op, struct hf_list *behindp)
 		hf_hashtable_remove(&op->nlm->owners, &op->owner);
 }
 
-/* Ends the wait of an operation that no other may queue behind. False: others queue behind it. */
-static bool end_wait(struct hf_nlm_op *op)
+static struct hf_nlm_op *find_ahead(const struct hf_nlm_op *op)
+{
+	return find_owner(op->nlm, hf_rpc_call_peer(op->call), op->args.svid, op->target.handle);
+}
+
+/* Nothing queues behind an operation in these stages: the next call of the owner ends its wait. */
+static bool is_queued_behind(const struct hf_nlm_op *op)
+{
+	return op->stage != HF_NLM_MEETING && op->stage != HF_NLM_AWAITING_GRANT;
+}
+
+static void end_wait(struct hf_nlm_op *op)
 {
 	if (op->stage == HF_NLM_MEETING)
 		op->next = hf_nlm_op_drop;
-	else if (op->stage == HF_NLM_AWAITING_GRANT)
-		op->is_impatient = true;
 	else
-		return false;
+		op->is_impatient = true;
 	hf_nlm_op_resume(op);
-	return true;
-}
-
-/* An operation whose wait was ended may be suspended anew, and then be queued behind. */
-static struct hf_nlm_op *find_ahead(const struct hf_nlm_op *op)
-{
-	const struct hf_addr *host = hf_rpc_call_peer(op->call);
-	struct hf_nlm_op *ahead;
-
-	do {
-		ahead = find_owner(op->nlm, host, op->args.svid, op->target.handle);
-	} while (ahead && end_wait(ahead));
-	return ahead;
 }
 
 bool hf_nlm_op_queue_busy(struct hf_nlm_op *op)
 {
-	struct hf_nlm_op *ahead = find_ahead(op);
+	struct hf_nlm_op *ahead;
 
+	/* An operation whose wait was ended may be suspended anew, and then be queued behind. */
+	while ((ahead = find_ahead(op)) && !is_queued_behind(ahead))
+		end_wait(ahead);
 	if (!ahead)
 		return false;
 	op = hf_nlm_op_suspend(op, HF_NLM_QUEUED, op->kind->run);
@@ -270,11 +268,30 @@ static void run_on(struct hf_nlm_op *op, const struct hf_nlm_life *life)
 	}
 }
 
+/* The operations go on in order until one of them occupies the queue. The rest moves behind that one in one
+ * step: if each of a long queue ran to queue again, for each that asks the disk, the queue would cost its
+ * length squared. */
+static void resume_behind(struct hf_list *behind)
+{
+	struct hf_link *link;
+
+	while ((link = hf_list_first(behind))) {
+		struct hf_nlm_op *op = hf_list_entry(link, struct hf_nlm_op, queue_link);
+		struct hf_nlm_op *ahead = find_ahead(op);
+
+		if (ahead && is_queued_behind(ahead)) {
+			hf_list_splice(&ahead->queue, behind);
+			break;
+		}
+		hf_link_remove(link);
+		hf_nlm_op_resume(op);
+	}
+}
+
 void hf_nlm_op_resume(struct hf_nlm_op *op)
 {
 	struct hf_nlm_life life = op->life;
 	struct hf_list behind;
-	struct hf_link *link;
 
 	leave_stage(op);
 	leave_queue(op, &behind);
@@ -283,9 +300,7 @@ void hf_nlm_op_resume(struct hf_nlm_op *op)
 		op->next(op);
 	else
 		run_on(op, &life);
-	/* @op may be gone here. If it was suspended anew, the first of those behind it queues again. */
-	while ((link = hf_list_pop_front(&behind)))
-		hf_nlm_op_resume(hf_list_entry(link, struct hf_nlm_op, queue_link));
+	resume_behind(&behind); /* @op may be gone here, or suspended anew */
 	hf_client_unref(life.client);
 }
 

@@ -37,8 +37,9 @@
  * for that file: in ASKING, CHECKING (a LOCK), MEETING and AWAITING_GRANT, and in STORING if a lock is
  * downgraded when that is stored. Calls of the same owner about the same file queue behind it, in order. A
  * client need not wait for its replies, and one whose process is killed does not: without the queue its
- * UNLOCK would overtake the LOCK before it, and the lock would stay for ever. In MEETING and AWAITING_GRANT
- * nothing queues: the next call of the owner ends the wait.
+ * UNLOCK would overtake the LOCK before it, and the lock would stay for ever. When the operation is over,
+ * those behind it are resumed in order, until one of them occupies the queue: the rest stays QUEUED, behind
+ * that one. In MEETING and AWAITING_GRANT nothing queues: the next call of the owner ends the wait.
  *
  * Lives. A client may be restarted while its LOCK is suspended, tell us so, and lose what it held. The LOCK
  * is then refused with DENIED_GRACE_PERIOD, so that the client asks again: some hosts say an old state number
