@@ -426,6 +426,14 @@ static enum hf_local_locks local_policy(void *user, uint32_t export)
 	return entry ? entry->local_locks : HF_LOCAL_LOCKS_OFF;
 }
 
+static uint64_t local_disk(void *user, uint32_t export)
+{
+	uint64_t home;
+
+	export_number_of(user, export_id_of(user, export), &home);
+	return home;
+}
+
 static int make_local(struct hf_file_service *service, struct hf_loop *loop)
 {
 	const struct hf_local_options options = {
@@ -433,7 +441,9 @@ static int make_local(struct hf_file_service *service, struct hf_loop *loop)
 		.exports = service->exports,
 		.policy = local_policy,
 		.handle = export_handle,
+		.disk = local_disk,
 		.user = service,
+		.fair = service->lock_fair,
 	};
 
 	return hf_local_new(&service->local, &options);

@@ -15,12 +15,14 @@
 #include "export/local_pace.h"
 #include "loop/loop.h"
 #include "loop/timer.h"
+#include "vfs/fair.h"
 #include "vfs/file.h"
 
 /* Longer than the lock manager remembers that a client may lock the file. */
 #define IDLE_NS        (3 * HF_NS_PER_S)
 #define FIRST_GAP      (5 * HF_NS_PER_MS)
 #define MOST_GAP       (100 * HF_NS_PER_MS)
+#define REOPEN_NS      HF_NS_PER_S
 #define LEAST_FILES    16
 #define LOG_WINDOW_S   60
 #define FALLBACK_FILES 256
@@ -32,12 +34,15 @@ struct entry {
 	struct hf_link all;
 	struct hf_link idle; /* in local->idle or local->failed while no lock is taken */
 	uint64_t idle_since;
-	struct hf_timer retry; /* runs while a local process blocks a waiter */
+	struct hf_timer retry; /* runs while a local process blocks a waiter, or one needs the file opened */
 	uint64_t gap_ns;
 	struct hf_timer uncover; /* runs while the whole file is taken for a moment */
 	struct hf_local_pace pace;
 	struct hf_file *file; /* pinned, or NULL */
-	int error;            /* why file is NULL */
+	int error;            /* why file is NULL; 0: it was not opened so far */
+	uint64_t opened_at;   /* when that was tried last; 0: never */
+	bool is_opening;      /* for a waiter */
+	uint32_t export;      /* of the last lock that needed the file and did not find it open */
 	struct hf_local_file locked;
 	uint8_t key_len;
 	uint8_t key[HF_LOCK_HANDLE_MAX];
@@ -144,14 +149,7 @@ static void on_idle(struct hf_timer *timer)
 		hf_timer_start_at(timer, HF_MIN(idle, failed));
 }
 
-static void on_retry(struct hf_timer *timer)
-{
-	struct entry *entry = hf_container_of(timer, struct entry, retry);
-
-	entry->gap_ns = HF_MIN(2 * entry->gap_ns, MOST_GAP);
-	hf_lock_serve_file(entry->local->locks, key_of(entry));
-}
-
+static void on_retry(struct hf_timer *timer);
 static void on_uncover(struct hf_timer *timer);
 
 static struct entry *entry_new(struct hf_local *local, struct hf_bytes key)
@@ -172,11 +170,31 @@ static struct entry *entry_new(struct hf_local *local, struct hf_bytes key)
 	return entry;
 }
 
+static void try_again_later(struct entry *entry)
+{
+	if (!hf_timer_is_running(&entry->retry))
+		hf_timer_start(&entry->retry, entry->gap_ns);
+}
+
 /* Opening */
+
+/* What kept the file closed may be over. */
+static bool should_open(const struct entry *entry)
+{
+	uint64_t now = hf_loop_now(entry->local->options.loop);
+
+	return !entry->file && (!entry->opened_at || now - entry->opened_at >= REOPEN_NS);
+}
 
 bool hf_local_needs(struct hf_local *local, uint32_t export, struct hf_bytes key)
 {
-	return local->options.policy(local->options.user, export) != HF_LOCAL_LOCKS_OFF && !find(local, key);
+	struct entry *entry;
+
+	if (local->options.policy(local->options.user, export) == HF_LOCAL_LOCKS_OFF)
+		return false;
+	entry = find(local, key);
+	/* A call cannot wait until the file is opened for a waiter, so it opens the file, too. */
+	return !entry || should_open(entry) || (!entry->file && entry->is_opening);
 }
 
 struct hf_local_opened hf_local_open(struct hf_file *file)
@@ -217,7 +235,7 @@ int hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf_local_
 {
 	struct entry *entry = find(local, key);
 
-	if (entry && (entry->file || !opened.file)) {
+	if (entry && entry->file) {
 		if (opened.file)
 			hf_local_closer_unpin(&local->closer, opened.file);
 		return 0;
@@ -228,6 +246,8 @@ int hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf_local_
 		hf_local_closer_unpin(&local->closer, opened.file);
 		opened = (struct hf_local_opened){ .error = -EMFILE };
 	}
+	if (entry && opened.file)
+		try_again_later(entry); /* waiters may have needed it */
 	if (!entry)
 		entry = entry_new(local, key);
 	if (!entry) {
@@ -237,6 +257,7 @@ int hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf_local_
 	}
 	entry->file = opened.file;
 	entry->error = opened.error;
+	entry->opened_at = hf_loop_now(local->options.loop);
 	if (entry->file) {
 		local->n_open++;
 		hf_local_file_init(&entry->locked, opened.fd);
@@ -245,29 +266,115 @@ int hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf_local_
 	return 0;
 }
 
+/* Opening for a waiter. The call that queued it left no open file, because the file could not be opened, or
+ * because local_locks was off then. */
+
+struct opening {
+	struct hf_question question;
+	struct hf_local *local;
+	struct hf_local_opened opened;
+	uint32_t handle_len;
+	uint8_t handle[HF_LOCK_HANDLE_MAX];
+	uint32_t key_len;
+	uint8_t key[HF_LOCK_HANDLE_MAX];
+};
+
+static struct hf_local_opened resolve_and_open(struct hf_exports *exports, struct hf_bytes handle)
+{
+	hf_cleanup(hf_export_unrefp) struct hf_export *export = NULL;
+	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
+
+	if (hf_exports_resolve(exports, handle, false, &export, &file) != HF_RESOLVED)
+		return (struct hf_local_opened){ .error = -ESTALE };
+	return hf_local_open(file);
+}
+
+/* On a thread that may wait. */
+static void run_opening(struct hf_question *question)
+{
+	struct opening *opening = hf_container_of(question, struct opening, question);
+
+	opening->opened = resolve_and_open(opening->local->options.exports,
+					   hf_bytes_of(opening->handle, opening->handle_len));
+}
+
+/* The waiters are served by the timer, and not here: the server may have stopped. */
+static void on_opened(struct hf_question *question)
+{
+	struct opening *opening = hf_container_of(question, struct opening, question);
+	struct hf_bytes key = hf_bytes_of(opening->key, opening->key_len);
+	struct entry *entry = find(opening->local, key);
+
+	if (entry)
+		entry->is_opening = false;
+	hf_local_adopt(opening->local, key, opening->opened); /* without memory: the timer asks again */
+	free(opening);
+}
+
+static struct opening *opening_new(struct entry *entry)
+{
+	const struct hf_local_options *options = &entry->local->options;
+	struct opening *opening = calloc(1, sizeof(*opening));
+	struct hf_bytes handle;
+
+	if (!opening)
+		return NULL;
+	opening->local = entry->local;
+	handle = options->handle(options->user, entry->export, key_of(entry), opening->handle);
+	if (handle.data != opening->handle)
+		memcpy(opening->handle, handle.data, handle.len);
+	opening->handle_len = handle.len;
+	memcpy(opening->key, entry->key, entry->key_len);
+	opening->key_len = entry->key_len;
+	return opening;
+}
+
+static void open_for_waiters(struct entry *entry)
+{
+	const struct hf_local_options *options = &entry->local->options;
+	struct opening *opening;
+
+	entry->opened_at = hf_loop_now(options->loop);
+	make_room(entry->local);
+	if (is_full(entry->local))
+		return;
+	opening = opening_new(entry);
+	if (opening && hf_fair_ask(options->fair, options->disk(options->user, entry->export),
+				   &opening->question, NULL, run_opening, on_opened) == 0)
+		entry->is_opening = true;
+	else
+		free(opening);
+}
+
+static void on_retry(struct hf_timer *timer)
+{
+	struct entry *entry = hf_container_of(timer, struct entry, retry);
+	struct hf_local *local = entry->local;
+
+	entry->gap_ns = HF_MIN(2 * entry->gap_ns, MOST_GAP);
+	if (should_open(entry) && !entry->is_opening && hf_lock_knows_file(local->locks, key_of(entry)))
+		open_for_waiters(entry);
+	hf_lock_serve_file(local->locks, key_of(entry));
+}
+
 /* The lock table's hooks (struct hf_lock_outside) */
 
 static void log_untaken(struct hf_local *local, int error)
 {
 	uint64_t n;
 
-	if (hf_log_limit_allow(&local->log_limit, hf_loop_now(local->options.loop), &n))
+	if (error && hf_log_limit_allow(&local->log_limit, hf_loop_now(local->options.loop), &n))
 		hf_log_warn("a lock could not be taken in the kernel", "error=%s more=%llu",
 			    strerrorname_np(-error), (unsigned long long)n);
 }
 
-/* The kernel could not take the lock for a reason that is no conflict. */
+/* The kernel could not take the lock for a reason that is no conflict. @error: 0 if nothing has failed, and
+ * the file is not open yet. */
 static int untaken(struct hf_local *local, uint32_t export, int error)
 {
 	log_untaken(local, error);
 	return local->options.policy(local->options.user, export) == HF_LOCAL_LOCKS_ON ? HF_LOCK_E_LIMIT
 										       : HF_LOCK_OK;
-}
-
-static void try_again_later(struct entry *entry)
-{
-	if (!hf_timer_is_running(&entry->retry))
-		hf_timer_start(&entry->retry, entry->gap_ns);
 }
 
 static bool needed(void *user, uint64_t pos, struct hf_range *rangep, enum hf_lock_mode *modep)
@@ -350,6 +457,27 @@ static int take_in(struct entry *entry, struct hf_range range, enum hf_lock_mode
 	return r;
 }
 
+/* The entry of a file that a waiter needs now: when the waiter was queued, the setting was another one. */
+static struct entry *entry_for_waiter(struct hf_local *local, struct hf_bytes key)
+{
+	struct entry *entry = entry_new(local, key);
+
+	if (entry)
+		make_idle(entry);
+	return entry;
+}
+
+static int take_without_file(struct hf_local *local, const struct hf_lock_target *who, struct entry *entry)
+{
+	if (!entry)
+		entry = entry_for_waiter(local, who->handle);
+	if (!entry)
+		return untaken(local, who->export, -ENOMEM);
+	entry->export = who->export;
+	try_again_later(entry);
+	return untaken(local, who->export, entry->error);
+}
+
 static int take(void *context, const struct hf_lock_target *who, struct hf_range range,
 		enum hf_lock_mode mode)
 {
@@ -361,7 +489,7 @@ static int take(void *context, const struct hf_lock_target *who, struct hf_range
 		return HF_LOCK_OK;
 	entry = find(local, who->handle);
 	if (!entry || !entry->file)
-		return untaken(local, who->export, entry ? entry->error : -ENOMEM);
+		return take_without_file(local, who, entry);
 	note_question(entry, range, mode);
 	r = take_in(entry, range, mode);
 	if (r == HF_LOCK_E_CONFLICT)
@@ -418,9 +546,7 @@ const struct hf_lock_outside hf_local_outside = {
 
 static struct entry *open_again(struct hf_local *local, const struct hf_lock_target *who)
 {
-	hf_cleanup(hf_export_unrefp) struct hf_export *export = NULL;
-	hf_cleanup(hf_file_unrefp) struct hf_file *file = NULL;
-	struct hf_local_opened opened = { .error = -ESTALE };
+	struct hf_local_opened opened = { .error = -EMFILE };
 	struct entry *entry = find(local, who->handle);
 	uint8_t room[HF_LOCK_HANDLE_MAX];
 	struct hf_bytes handle;
@@ -428,10 +554,8 @@ static struct entry *open_again(struct hf_local *local, const struct hf_lock_tar
 	if (entry)
 		return entry;
 	handle = local->options.handle(local->options.user, who->export, who->handle, room);
-	if (is_full(local))
-		opened.error = -EMFILE;
-	else if (hf_exports_resolve(local->options.exports, handle, false, &export, &file) == HF_RESOLVED)
-		opened = hf_local_open(file);
+	if (!is_full(local))
+		opened = resolve_and_open(local->options.exports, handle);
 	hf_local_adopt(local, who->handle, opened);
 	return find(local, who->handle);
 }

@@ -8,7 +8,9 @@
  * disk. So before a caller asks the lock table for a lock or a test, it checks
  * hf_local_needs(), opens the file on a thread that may wait (hf_local_open())
  * and hands it over (hf_local_adopt()). The file stays open while a client has
- * or awaits a lock in it, and a little longer.
+ * or awaits a lock in it, and a little longer. If a waiter's turn comes and the
+ * file is not open, because it could not be opened or a reload has turned
+ * local_locks on since, this module has it opened.
  *
  * A waiter that only a local process blocks is retried after growing gaps. The
  * kernel reports a released lock only to a thread that sleeps for it, and peers
@@ -25,6 +27,7 @@
 #include "export/export.h"
 #include "lock/lock.h"
 
+struct hf_fair;
 struct hf_file;
 struct hf_local;
 struct hf_loop;
@@ -38,8 +41,11 @@ struct hf_local_options {
 	/* The handle of the lock table's file in this export; in @room, or @key itself. */
 	struct hf_bytes (*handle)(void *user, uint32_t export, struct hf_bytes key,
 				  uint8_t room[HF_LOCK_HANDLE_MAX]);
+	/* The number of its disk, for @fair. */
+	uint64_t (*disk)(void *user, uint32_t export);
 	void *user;
-	size_t max_files; /* files open at a time; 0: a quarter of RLIMIT_NOFILE */
+	struct hf_fair *fair; /* opens files that waiters need */
+	size_t max_files;     /* files open at a time; 0: a quarter of RLIMIT_NOFILE */
 };
 
 int hf_local_new(struct hf_local **localp, const struct hf_local_options *options);
@@ -57,10 +63,11 @@ struct hf_local_opened {
 	int error;
 };
 
+/* Is the file to be opened? One that could not be is tried again, at most once a second. */
 bool hf_local_needs(struct hf_local *local, uint32_t export, struct hf_bytes key);
 /* On any thread. */
 struct hf_local_opened hf_local_open(struct hf_file *file);
-/* Takes the opened file; afterwards hf_local_needs() is false. -ENOMEM: it is still true. */
+/* Takes the opened file, or why there is none; hf_local_needs() is false then. -ENOMEM: it is still true. */
 int hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf_local_opened opened);
 
 /* After a restart, before the first call: takes the loaded locks in the kernel. Opens files and may wait for

@@ -3,6 +3,7 @@
 waits, crashes and restarts."""
 
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -14,6 +15,9 @@ import nlm
 from exported import Exported
 from local import LocalProcess, held_in_kernel
 from play import each, main
+
+ON = ("{{path: {base}/data, name: /data, squash: none, local_locks: on}}",)
+AUTO_ON = "{{path: {base}/auto, name: /auto, squash: none, local_locks: on}}"
 
 
 class Local(Exported):
@@ -32,6 +36,17 @@ class Local(Exported):
     def ours(self):
         """What the daemon holds in the kernel."""
         return [(mode, start, end) for kind, mode, start, end in held_in_kernel(self.path) if kind == "OFDLCK"]
+
+    def reload(self, exports):
+        """Until the test ends."""
+        self.load_again(exports)
+        self.addCleanup(self.load_again, self.exports)
+
+    def load_again(self, exports):
+        before = self.daemon.log.count("configuration loaded again")
+        self.write_config(exports)
+        self.daemon.process.send_signal(signal.SIGHUP)
+        self.until(lambda: self.daemon.log.count("configuration loaded again") > before, "it has reloaded")
 
 
 class BothWays(Local):
@@ -343,8 +358,43 @@ class Off(Local):
         self.assertEqual(self.ours(), [])
         self.assertEqual(self.b.test(self.lock_of(self.b)).holder.svid, 1)
 
+    def test_a_waiter_of_before_gets_its_lock_after_a_reload_to_on(self):
+        """Without a call that would open the file."""
+        held, wanted = self.hold(), self.waits(self.b)
+        self.reload(ON)
+        self.release(held)
+        self.b.wait_granted(wanted)
+        self.assertEqual(self.ours(), [("WRITE", 0, None)])
+        self.assertNotIn("a lock could not be taken in the kernel", self.daemon.log)
 
-class FewDescriptors(Local):
+    def test_a_waiter_of_before_waits_for_local_processes_after_a_reload_to_on(self):
+        held, wanted = self.hold(), self.waits(self.b)
+        self.assertTrue(self.local.lock())
+        self.reload(ON)
+        self.release(held)
+        self.until(lambda: self.is_open(self.path), "the server opens it for the waiter")
+        self.assertEqual(self.b.lock(wanted.but(cookie=b"poll")), nlm.S_BLOCKED)
+        self.assertEqual(self.b.grants.items, [])
+        self.local.unlock()
+        self.b.wait_granted(wanted)
+        self.assertEqual(self.ours(), [("WRITE", 0, None)])
+
+    def is_open(self, path):
+        """By the daemon, for more than its handle."""
+        folder = f"/proc/{self.daemon.process.pid}/fdinfo"
+        inode = os.stat(path).st_ino
+        for fd in os.listdir(folder):
+            try:
+                with open(f"{folder}/{fd}", encoding="ascii") as info:
+                    fields = dict(line.split(":", 1) for line in info.read().splitlines() if ":" in line)
+            except OSError:
+                continue  # closed meanwhile
+            if int(fields["ino"]) == inode and not int(fields["flags"], 8) & os.O_PATH:
+                return True
+        return False
+
+
+class Limited(Local):
     """Each locked file is an open one. With 256 descriptors there can be 64 of them."""
 
     exports = (
@@ -365,6 +415,8 @@ class FewDescriptors(Local):
         cls.program = script.name
         super().setUpClass()
 
+
+class FewDescriptors(Limited):
     def lock_files(self, n, share="/data"):
         paths = [self.make_file(share[1:]) for _ in range(n)]
         return [self.a.lock(self.lock_of(self.a, fh=self.handle_of(path, share, share[1:]))) for path in paths]
@@ -392,6 +444,43 @@ class AllDescriptors(FewDescriptors):
     def test_auto_goes_on_without(self):
         self.assertEqual(set(self.lock_files(80, "/auto")), {nlm.S_GRANTED})
         self.assertNotIn("a lock could not be taken in the kernel", self.daemon.log, "it need not")
+
+
+class DescriptorsAgain(Limited):
+    def fill(self):
+        """Locks in as many files as may be open. How to unlock them."""
+        locks = [self.lock_of(self.c, fh=self.handle_of(self.make_file())) for _ in range(64)]
+        for lock in locks:
+            self.assert_granted(self.c, lock)
+        return lambda: [self.release(lock, self.c) for lock in locks]
+
+    def in_auto(self):
+        self.path = self.make_file("auto")
+        self.fh = self.handle_of(self.path, "/auto", "auto")
+
+    def test_a_waiter_of_auto_gets_its_lock_after_a_reload_to_on(self):
+        """The holder's lock is not in the kernel. The file is opened when a descriptor is free again."""
+        empty = self.fill()
+        self.in_auto()
+        held, wanted = self.hold(), self.waits(self.b)
+        self.reload((self.exports[0], AUTO_ON))
+        self.release(held)
+        self.assertEqual(self.b.grants.items, [])
+        empty()
+        self.b.wait_granted(wanted)
+        self.assertEqual(self.ours(), [("WRITE", 0, None)])
+
+    def test_a_file_that_could_not_be_opened_is_tried_again(self):
+        """Also while a lock that is not in the kernel keeps what is known of it."""
+        empty = self.fill()
+        self.in_auto()
+        self.hold(length=10)
+        self.assertEqual(self.ours(), [])
+        empty()
+        self.reload((self.exports[0], AUTO_ON))
+        other = self.lock_of(self.b, 10, 10)
+        self.until(lambda: self.b.lock(other.but(cookie=os.urandom(4))) == nlm.S_GRANTED, "it is opened again")
+        self.assertEqual(self.ours(), [("WRITE", 10, 19)])
 
 
 class TwoExports(Local):
