@@ -181,9 +181,8 @@ static void try_again_later(struct entry *entry)
 /* What kept the file closed may be over. */
 static bool should_open(const struct entry *entry)
 {
-	uint64_t now = hf_loop_now(entry->local->options.loop);
-
-	return !entry->file && (!entry->opened_at || now - entry->opened_at >= REOPEN_NS);
+	return !entry->file &&
+	       (!entry->opened_at || hf_loop_now(entry->local->options.loop) - entry->opened_at >= REOPEN_NS);
 }
 
 bool hf_local_needs(struct hf_local *local, uint32_t export, struct hf_bytes key)
