@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Real peers: Debian's rpc.statd and sm-notify on the client's side.
+"""Real peers: Debian's rpc.statd and sm-notify on the client's side. And what each of them is told if the server has two addresses.
 
 rpc.statd gets our SM_NOTIFY, and its call-back to the lock manager that registered with it shows that it accepted it;
 sm-notify frees what its host held. rpc.statd registers with a real rpcbind; then the fake host's portmap takes its
@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from urllib.parse import quote
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
@@ -22,6 +23,7 @@ import nsm
 from fakehost import NSM, Record
 from nsm import Host
 from play import Play, main
+from recovering import Recovering
 from rpc import UdpCaller, call_message, exchange
 from until import until
 from xdr import In
@@ -32,6 +34,12 @@ PROGRAMS = ("rpcbind", "rpc.statd", "sm-notify", "unshare")
 
 def find(program):
     return shutil.which(program, path="/usr/sbin:/usr/bin:/sbin:/bin")
+
+
+def lose_second_address(play):
+    """Until the end of the test."""
+    play.network.server.batch([f"addr del {play.network.SERVER[1]}/16 dev wire"])
+    play.addCleanup(play.network.server.batch, [f"addr add {play.network.SERVER[1]}/16 dev wire"])
 
 
 class RealHost(Host):
@@ -150,6 +158,13 @@ class Peers(Play):
         self.daemon.start(flags=["--clear-store"])
         super().tearDown()
 
+    def until_statd_takes_it(self, priv):
+        """What it tells its lock manager."""
+        try:
+            return self.a.restarts.wait(test=lambda status: status.priv == priv)[0]
+        except AssertionError:
+            return self.fail(f"statd did not take it:\n{self.a.log[-3000:]}\n{self.daemon.log[-2000:]}")
+
     def restart_and_be_told(self):
         priv = os.urandom(16)
         self.assertEqual(self.a.monitor(self.network.SERVER[0], priv)[0], nsm.SUCC, self.a.log)
@@ -158,10 +173,7 @@ class Peers(Play):
         self.a.drop_callers()
         self.daemon.crash()
         self.daemon.start()
-        try:
-            restart = self.a.restarts.wait(test=lambda status: status.priv == priv)[0]
-        except AssertionError:
-            self.fail(f"statd did not take it:\n{self.a.log[-3000:]}\n{self.daemon.log[-2000:]}")
+        restart = self.until_statd_takes_it(priv)
         self.assertEqual(restart.name, self.network.SERVER[0])
         self.assertEqual(restart.state % 2, 1)
         self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
@@ -176,6 +188,18 @@ class Peers(Play):
     def test_each_restart_is_news(self):
         for _ in range(3):
             self.restart_and_be_told()
+
+    def test_a_restart_without_the_address_that_was_used(self):
+        priv = os.urandom(16)
+        self.assertEqual(self.a.monitor(self.network.SERVER[1], priv)[0], nsm.SUCC, self.a.log)
+        lock = self.lock_of(self.a, state=3)
+        self.assertEqual(self.a.lock(lock, server=self.network.SERVER[1]), nlm.S_GRANTED)
+        self.a.drop_callers()
+        self.daemon.crash()
+        lose_second_address(self)
+        self.daemon.start()
+        self.until_statd_takes_it(priv)
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
 
     def die(self):
         """What a restart leaves of its kernel: no connection, and a lock manager elsewhere."""
@@ -197,6 +221,68 @@ class Peers(Play):
             self.fail(f"not granted:\n{self.a.log[-3000:]}\n{self.daemon.log[-2000:]}")
         self.a.end(notify)
         self.assertIn("it told us of its restart", self.daemon.log)
+
+
+class ChoosyHost(Host):
+    """Its statd gives no answer to a notice under the name @unheard."""
+
+    unheard = None
+
+    def _on_statd(self, call):
+        self.deaf = call.procedure == nsm.NOTIFY and In(call.args).string() == self.unheard
+        return super()._on_statd(call)
+
+
+class Addresses(Recovering):
+    """The server has two addresses."""
+
+    n_hosts = 2
+    backend = ("store.backend=lmdb",)
+    host_class = ChoosyHost
+    more_settings = ("recovery.notify_timeout_ms=2000",)
+
+    def setUp(self):
+        super().setUp()
+        self.a.unheard = None
+
+    def status(self, host):
+        return self.rest.get(f"/api/v1/clients/{quote(self.id_of(host))}").json["status"]
+
+    def notices(self, host):
+        """What it was told: the server's name and the source, in order."""
+        return [(notice.name, notice.source) for notice in host.told.items]
+
+    def test_the_address_that_was_used_is_gone(self):
+        """A statd that knows the server by that address takes a notice under it, from anywhere."""
+        one, two = self.network.SERVER
+        lock = self.lock_of(self.a)
+        self.assertEqual(self.a.lock(lock, server=two), nlm.S_GRANTED)
+        self.b.mon("server", server=two)
+        for host in self.hosts:
+            host.drop_callers()
+        self.daemon.crash()
+        lose_second_address(self)
+        self.log_restarted = len(self.daemon.log)
+        self.daemon.start()
+        self.until_all_are_told()
+        self.assertEqual(self.notices(self.a), [("server", one), (two, one)])
+        self.assertEqual([status.source for status in self.b.statuses.items], [one])
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+
+    def test_a_notice_that_decides_is_answered(self):
+        """The statd answers the name that it does not know, and not the address that it knows: it is told again."""
+        two = self.network.SERVER[1]
+        self.assertEqual(self.a.lock(self.lock_of(self.a), server=two), nlm.S_GRANTED)
+        self.a.unheard = two
+        self.a.drop_callers()
+        self.daemon.crash()
+        lose_second_address(self)
+        self.log_restarted = len(self.daemon.log)
+        self.daemon.start()
+        self.until_all_are_told("the unreachable ones lose their locks")
+        self.assertEqual(self.status(self.a), "crashed")
+        self.a.unheard = None
+        self.until(lambda: self.status(self.a) == "notified", "it is told")
 
 
 if __name__ == "__main__":

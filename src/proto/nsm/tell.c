@@ -7,6 +7,9 @@
  * call that it asked for, on a new connection. If a lock manager of this host watches a
  * peer by its name, the name is looked up first, each time, because addresses change. The
  * look-up is part of the time for this try.
+ *
+ * The server may not have that address any more. Then it calls from another one. A statd takes
+ * a notice from there only under the address as text, so the reply to that one counts.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -16,7 +19,6 @@
 #include "loop/timer.h"
 #include "proto/nsm/internal.h"
 
-/* The second name is an extra: a client that answered the first has been told. */
 #define SECOND_NAME_NS HF_NS_PER_S
 
 struct telling {
@@ -24,12 +26,14 @@ struct telling {
 	struct hf_nsm *nsm;
 	struct hf_client *client; /* a reference */
 	struct hf_addr remote;
+	struct hf_addr local; /* the server's address that calls; family 0: any */
 	struct hf_nsm_lookup *lookup;
 	struct hf_timer timer; /* of the look-up */
 	uint64_t deadline;
 	struct hf_rpc_pending *pending;
 	int32_t state;
 	bool is_second;
+	bool is_gone; /* the server does not have the address that the client used */
 	void (*done)(void *context, bool was_told, const char *why_not);
 	void *context;
 };
@@ -54,12 +58,20 @@ static void finish(struct telling *telling, bool was_told, const char *why_not)
 
 static void on_reply(void *user, const struct hf_rpc_result *result);
 
-static int notify(struct telling *telling, struct hf_bytes name, uint64_t timeout_ns)
+/* As this call gives it. */
+static const char *name_of_server(const struct telling *telling, char *text, size_t size)
 {
-	const struct hf_client *client = telling->client;
+	return telling->is_second ? hf_addr_format(&telling->client->local, text, size)
+				  : telling->nsm->server_name;
+}
+
+static int notify(struct telling *telling, uint64_t timeout_ns)
+{
+	char text[HF_ADDR_TEXT];
 	uint8_t args[HF_NSM_MAX_STATUS];
 	struct hf_rpc_request request = {
 		.remote = telling->remote,
+		.local = telling->local,
 		.program = HF_NSM_PROGRAM,
 		.version = 1,
 		.procedure = HF_NSM_NOTIFY,
@@ -70,10 +82,9 @@ static int notify(struct telling *telling, struct hf_bytes name, uint64_t timeou
 	};
 	struct hf_xdr_out out;
 
-	if (!hf_nsm_is_local_watch(telling->nsm, client))
-		request.local = client->local;
 	hf_xdr_out_init(&out, args, sizeof(args));
-	hf_nsm_put_stat_chge(&out, name, telling->state);
+	hf_nsm_put_stat_chge(&out, hf_bytes_of_str(name_of_server(telling, text, sizeof(text))),
+			     telling->state);
 	request.args_len = (size_t)(out.p - args);
 	return hf_rpc_client_call(telling->nsm->options.client, &telling->pending, &request, on_reply,
 				  telling);
@@ -85,7 +96,7 @@ static int call_program(struct telling *telling, uint64_t timeout_ns)
 	uint8_t args[HF_NSM_MAX_STATUS];
 	struct hf_rpc_request request = {
 		.remote = client->address,
-		.local = client->local,
+		.local = telling->local,
 		.program = client->callback.program,
 		.version = client->callback.version,
 		.procedure = client->callback.procedure,
@@ -105,28 +116,62 @@ static int call_program(struct telling *telling, uint64_t timeout_ns)
 				  telling);
 }
 
+static bool calls_program(const struct telling *telling)
+{
+	return telling->client->callback.host && !hf_nsm_is_local_watch(telling->nsm, telling->client);
+}
+
+static int call(struct telling *telling, uint64_t timeout_ns)
+{
+	return calls_program(telling) ? call_program(telling, timeout_ns) : notify(telling, timeout_ns);
+}
+
 /* The server's address as that host knows it, if it knows one. */
 static bool has_second_name(const struct telling *telling)
 {
 	return !telling->is_second && !telling->client->callback.host && telling->client->local.family;
 }
 
+/* Did the kernel refuse the address to call from? */
+static bool is_without_address(const struct telling *telling, const struct hf_rpc_result *result)
+{
+	/* EINVAL: the socket was bound before the address went */
+	return telling->local.family && result->outcome == HF_RPC_OUTCOME_UNREACHABLE &&
+	       (result->error == -EADDRNOTAVAIL || result->error == -EINVAL);
+}
+
+static bool call_from_elsewhere(struct telling *telling)
+{
+	uint64_t now = hf_loop_now(telling->nsm->options.loop);
+
+	telling->is_gone = true;
+	telling->local = (struct hf_addr){ 0 };
+	return now < telling->deadline && call(telling, telling->deadline - now) == 0;
+}
+
+/* A statd that answered the server's name has been told, if it knows the address that the notice came from.
+ */
+static bool is_extra(const struct telling *telling)
+{
+	return telling->is_second && !telling->is_gone;
+}
+
 static void on_reply(void *user, const struct hf_rpc_result *result)
 {
 	struct telling *telling = user;
-	char text[HF_ADDR_TEXT];
 
 	telling->pending = NULL;
-	if (telling->is_second || result->outcome != HF_RPC_OUTCOME_OK) {
-		finish(telling, telling->is_second || result->outcome == HF_RPC_OUTCOME_OK,
-		       hf_rpc_outcome_text(result->outcome));
+	if (is_without_address(telling, result) && call_from_elsewhere(telling))
+		return;
+	if (result->outcome != HF_RPC_OUTCOME_OK && !is_extra(telling)) {
+		finish(telling, false, hf_rpc_outcome_text(result->outcome));
 		return;
 	}
 	if (has_second_name(telling)) {
 		telling->is_second = true;
-		hf_addr_format(&telling->client->local, text, sizeof(text));
-		if (notify(telling, hf_bytes_of_str(text), SECOND_NAME_NS) == 0)
-			return;
+		if (call(telling, SECOND_NAME_NS) < 0)
+			finish(telling, is_extra(telling), "it could not be called");
+		return;
 	}
 	finish(telling, true, NULL);
 }
@@ -136,8 +181,7 @@ static void on_reply(void *user, const struct hf_rpc_result *result)
 static void on_found(void *user, const struct hf_addr *address)
 {
 	struct telling *telling = user;
-	struct hf_nsm *nsm = telling->nsm;
-	uint64_t now = hf_loop_now(nsm->options.loop);
+	uint64_t now = hf_loop_now(telling->nsm->options.loop);
 
 	telling->lookup = NULL;
 	hf_timer_stop(&telling->timer);
@@ -146,8 +190,7 @@ static void on_found(void *user, const struct hf_addr *address)
 		return;
 	}
 	telling->remote = *address;
-	if (now >= telling->deadline ||
-	    notify(telling, hf_bytes_of_str(nsm->server_name), telling->deadline - now) < 0)
+	if (now >= telling->deadline || call(telling, telling->deadline - now) < 0)
 		finish(telling, false, "it could not be called");
 }
 
@@ -162,21 +205,20 @@ static int look_up(struct telling *telling, uint64_t timeout_ns)
 
 	if (r < 0)
 		return hf_trace(r);
-	telling->deadline = hf_loop_now(telling->nsm->options.loop) + timeout_ns;
 	telling->lookup = hf_nsm_look_up(telling->nsm, telling->client->mon_name, on_found, telling);
 	return telling->lookup ? 0 : hf_trace(-ENOMEM);
 }
 
 static int begin(struct telling *telling, uint64_t timeout_ns)
 {
-	struct hf_nsm *nsm = telling->nsm;
 	const struct hf_client *client = telling->client;
 
-	if (client->callback.host && !hf_nsm_is_local_watch(nsm, client))
-		return call_program(telling, timeout_ns);
-	if (client->callback.host && hf_addr_is_loopback(&client->address))
+	telling->deadline = hf_loop_now(telling->nsm->options.loop) + timeout_ns;
+	if (!hf_nsm_is_local_watch(telling->nsm, client))
+		telling->local = client->local;
+	else if (hf_addr_is_loopback(&client->address))
 		return look_up(telling, timeout_ns); /* only the peer's name is known */
-	return notify(telling, hf_bytes_of_str(nsm->server_name), timeout_ns);
+	return call(telling, timeout_ns);
 }
 
 static int tell(void *user, struct hf_client *client, int32_t our_state, uint64_t timeout_ns,
