@@ -93,7 +93,7 @@ int hf_client_register(struct hf_client *client)
 		client->registered_at = before;
 		return hf_trace(r);
 	}
-	client->registered_local = client->local;
+	client->is_local_stored = true;
 	if (is_new)
 		hf_places_count(client, true);
 	return HF_CLIENT_OK;
@@ -105,7 +105,7 @@ int hf_client_restore(struct hf_client *client, uint64_t registered_at, uint64_t
 
 	client->registered_at = registered_at ? registered_at : 1;
 	client->last_seen = last_seen;
-	client->registered_local = client->local;
+	client->is_local_stored = true;
 	client->met_at = 0;
 	if (hf_addr_is_loopback(&client->local))
 		client->is_confirmed = client->is_certain = true; /* a program of this host registered it */
@@ -123,6 +123,9 @@ void hf_client_unregister(struct hf_client *client)
 	hf_client_ref(client);
 	clients->options.events->unregistered(clients->options.user, client);
 	client->registered_at = 0;
+	client->is_local_stored = false;
+	free(client->other_locals);
+	client->other_locals = NULL;
 	hf_places_count(client, false);
 	if (!client->callback.host && client->has_connected && !hf_client_is_alone(client))
 		client->host->has_lost_one = true;
@@ -161,8 +164,10 @@ void hf_client_seen(struct hf_client *client, const struct hf_addr *local)
 		client->seen_at = now;
 		client->last_seen = hf_loop_wall(loop);
 	}
-	client->local = *local;
-	client->local.port = 0;
+	if (!hf_client_is_registered(client) || client->callback.host) {
+		client->local = *local;
+		client->local.port = 0;
+	}
 	if (client->status != HF_CLIENT_ACTIVE)
 		client->status = HF_CLIENT_ACTIVE;
 }
@@ -171,6 +176,102 @@ void hf_client_called(struct hf_client *client, const struct hf_addr *local)
 {
 	hf_client_seen(client, local);
 	client->called_at = client->seen_at;
+}
+
+/* The server's addresses that it uses */
+
+/* Takes the first of the texts. False: there is none, or it is too long. */
+static bool take_text(const char **textsp, char text[HF_ADDR_TEXT])
+{
+	size_t len = strcspn(*textsp, " ");
+
+	if (len == 0 || len >= HF_ADDR_TEXT)
+		return false;
+	memcpy(text, *textsp, len);
+	text[len] = '\0';
+	*textsp += len;
+	*textsp += strspn(*textsp, " ");
+	return true;
+}
+
+bool hf_client_other_local(const struct hf_client *client, size_t n, struct hf_addr *local)
+{
+	const char *texts = client->other_locals ? client->other_locals : "";
+	char text[HF_ADDR_TEXT];
+
+	for (size_t i = 0; i <= n; i++)
+		if (!take_text(&texts, text))
+			return false;
+	return hf_addr_parse(local, text);
+}
+
+static bool has_used(const struct hf_client *client, const struct hf_addr *local)
+{
+	struct hf_addr other;
+
+	if (hf_addr_same_host(&client->local, local))
+		return true;
+	for (size_t i = 0; hf_client_other_local(client, i, &other); i++)
+		if (hf_addr_same_host(&other, local))
+			return true;
+	return false;
+}
+
+bool hf_client_has_used(const struct hf_client *client, const struct hf_addr *local)
+{
+	return client->is_local_stored && has_used(client, local);
+}
+
+/* The scope of an address is the number of an interface, which means nothing to another host. */
+static int add_other_local(struct hf_client *client, const struct hf_addr *local)
+{
+	struct hf_addr last;
+	char text[HF_ADDR_TEXT];
+	const char *kept = client->other_locals;
+	char *texts;
+
+	if (!local->family || local->scope)
+		return 0;
+	if (hf_client_other_local(client, HF_CLIENT_OTHER_LOCALS - 1, &last))
+		(void)take_text(&kept, text);
+	hf_addr_format(local, text, sizeof(text));
+	if (asprintf(&texts, "%s%s%s", kept ? kept : "", kept ? " " : "", text) < 0)
+		return hf_trace(-ENOMEM);
+	free(client->other_locals);
+	client->other_locals = texts;
+	return 0;
+}
+
+int hf_client_restore_other_locals(struct hf_client *client, struct hf_bytes stored)
+{
+	char *copy = strndup((const char *)stored.data, stored.len);
+	const char *texts = copy;
+	char text[HF_ADDR_TEXT];
+	struct hf_addr local;
+	int r = 0;
+
+	if (!copy)
+		return hf_trace(-ENOMEM);
+	while (r == 0 && take_text(&texts, text))
+		if (hf_addr_parse(&local, text))
+			r = add_other_local(client, &local);
+	free(copy);
+	return r;
+}
+
+int hf_client_use(struct hf_client *client, const struct hf_addr *local, bool is_certain)
+{
+	int r;
+
+	client->is_local_stored = false;
+	if (has_used(client, local))
+		return 0;
+	r = add_other_local(client, is_certain ? &client->local : local);
+	if (r == 0 && is_certain) {
+		client->local = *local;
+		client->local.port = 0;
+	}
+	return r;
 }
 
 void hf_client_note_lock_state(struct hf_client *client, int32_t state)

@@ -107,7 +107,8 @@ struct hf_client {
 	size_t name_len;
 	char *mon_name;         /* the host that it asked to monitor; NULL: itself */
 	struct hf_addr address; /* port 0 */
-	struct hf_addr local;   /* the server's address that it used last; port 0 */
+	struct hf_addr local;   /* the server's address that notices to it leave from; port 0 */
+	char *other_locals;     /* further ones that it used, as text with blanks between; NULL: none */
 	struct hf_client_callback callback;
 	uint8_t priv[HF_CLIENT_PRIV];
 	int32_t sm_state;      /* of src/recovery: its own state number; 0: unknown */
@@ -124,14 +125,14 @@ struct hf_client {
 	bool is_refusal_sure;   /* likewise: its host denied the number */
 	struct hf_client_past past[HF_CLIENT_PAST];
 	enum hf_client_status status;
-	uint64_t registered_at;          /* wall ns; 0: it is not registered */
-	struct hf_addr registered_local; /* the server's address as it is stored */
-	uint64_t last_seen;              /* wall ns */
-	uint64_t seen_at;                /* monotonic ns, of the turn in which last_seen was set */
-	uint64_t met_at;                 /* monotonic ns, when it was made; 0: in an earlier epoch */
-	uint64_t called_at;              /* monotonic ns, of its last call under its own name; 0: none yet */
-	uint16_t ports[HF_CLIENT_WAYS];  /* the ports that it called from last, by transport; 0: none yet */
-	uint64_t registration_ticket;    /* of the store: durable replies to it wait for this, too */
+	uint64_t registered_at;         /* wall ns; 0: it is not registered */
+	bool is_local_stored;           /* it is registered, with local and other_locals as they are */
+	uint64_t last_seen;             /* wall ns */
+	uint64_t seen_at;               /* monotonic ns, of the turn in which last_seen was set */
+	uint64_t met_at;                /* monotonic ns, when it was made; 0: in an earlier epoch */
+	uint64_t called_at;             /* monotonic ns, of its last call under its own name; 0: none yet */
+	uint16_t ports[HF_CLIENT_WAYS]; /* the ports that it called from last, by transport; 0: none yet */
+	uint64_t registration_ticket;   /* of the store: durable replies to it wait for this, too */
 	struct hf_recovery_client *recovery; /* of src/recovery: made and freed with the client */
 	bool is_privileged;      /* it locked from a reserved port: only such a port may change its locks */
 	bool is_secured;         /* it locked in an export that demands TLS, see binding.c */
@@ -322,10 +323,21 @@ bool hf_client_may_be_unmet(struct hf_client *client);
 void hf_clients_count_refused_unmet(struct hf_clients *clients);
 /* A pinned client stays registered, with or without locks. */
 void hf_client_pin(struct hf_client *client, bool is_pinned);
-void hf_client_seen(struct hf_client *client,
-		    const struct hf_addr *local); /* it called, at this address of the server */
+/* It called, at this address of the server. If it is a registered client of the lock manager, that is no
+ * reason to name this address in a notice: see hf_client_use(). */
+void hf_client_seen(struct hf_client *client, const struct hf_addr *local);
 /* The same, and the call gave its name. A client of another name at its address may be the same host. */
 void hf_client_called(struct hf_client *client, const struct hf_addr *local);
+/* It took something at this address of the server, so a notice of a restart must give that address. The
+ * caller registers the client again. Notices leave from the latest address, unless the call may be forged
+ * (@is_certain is false). */
+#define HF_CLIENT_OTHER_LOCALS 15 /* a further one replaces the oldest */
+int hf_client_use(struct hf_client *client, const struct hf_addr *local, bool is_certain);
+/* The address number @n of other_locals, the oldest first. */
+bool hf_client_other_local(const struct hf_client *client, size_t n, struct hf_addr *local);
+bool hf_client_has_used(const struct hf_client *client, const struct hf_addr *local); /* and it is stored */
+/* Loaded from the store: see hf_client_restore(). */
+int hf_client_restore_other_locals(struct hf_client *client, struct hf_bytes stored);
 /* The port that the client called from. @way numbers the transport. */
 static inline void hf_client_came_by(struct hf_client *client, unsigned int way, uint16_t port)
 {

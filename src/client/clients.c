@@ -214,6 +214,7 @@ static void client_free(struct hf_client *client)
 {
 	free(client->callback.host);
 	free(client->mon_name);
+	free(client->other_locals);
 	free(client->identity);
 	free(client->id);
 	free(client->name);

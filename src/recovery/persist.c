@@ -110,7 +110,9 @@ static struct hf_store_client client_fact(const struct hf_client *client)
 		.is_privileged = client->is_privileged,
 		.is_secured = client->is_secured,
 		.identity = client->identity ? hf_bytes_of_str(client->identity) : (struct hf_bytes){ 0 },
-		.callback_host = host ? hf_bytes_of_str(host) : (struct hf_bytes){ 0 },
+		.callback_host = hf_bytes_of_str(host                   ? host
+						 : client->other_locals ? client->other_locals
+									: ""),
 		.callback_program = client->callback.program,
 		.callback_version = client->callback.version,
 		.callback_procedure = client->callback.procedure,

@@ -157,6 +157,8 @@ static int restore_client(struct hf_client *client, const struct hf_store_client
 	if (fact->has_callback)
 		r = hf_client_set_callback(client, fact->callback_host, fact->callback_program,
 					   fact->callback_version, fact->callback_procedure);
+	else if (fact->callback_host.len)
+		r = hf_client_restore_other_locals(client, fact->callback_host);
 	if (r == 0 && !hf_bytes_equal(fact->mon_name, hf_bytes_of_str(client->name)))
 		r = hf_client_set_mon_name(client, fact->mon_name);
 	if (r == 0 && fact->is_secured)

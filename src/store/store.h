@@ -78,12 +78,13 @@ struct hf_store_client {
 	struct hf_bytes protocol; /* "nlm", "nsm" */
 	struct hf_bytes mon_name;
 	struct hf_addr address; /* where its calls come from */
-	struct hf_addr local;   /* our address that it called */
+	struct hf_addr local;   /* our address that notices to it leave from */
 	bool has_callback;
-	bool is_privileged;       /* it sent a LOCK from a reserved port */
-	bool is_secured;          /* it uses exports that demand TLS */
-	struct hf_bytes identity; /* if so: names in its certificates, with blanks between; or empty */
-	struct hf_bytes callback_host;
+	bool is_privileged;            /* it sent a LOCK from a reserved port */
+	bool is_secured;               /* it uses exports that demand TLS */
+	struct hf_bytes identity;      /* if so: names in its certificates, with blanks between; or empty */
+	struct hf_bytes callback_host; /* without a call-back: our other addresses that it used, with blanks
+					* between; or empty */
 	uint32_t callback_program;
 	uint32_t callback_version;
 	uint32_t callback_procedure;

@@ -23,7 +23,7 @@ import nsm
 from fakehost import NSM, Record
 from nsm import Host
 from play import Play, main
-from recovering import Recovering
+from recovering import OverPostgres, Recovering
 from rpc import UdpCaller, call_message, exchange
 from until import until
 from xdr import In
@@ -201,6 +201,21 @@ class Peers(Play):
         self.until_statd_takes_it(priv)
         self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
 
+    def test_a_restart_reaches_statd_for_each_address_that_was_used(self):
+        """statd watches two servers, as it seems to its kernel, which reclaims what it locked at each."""
+        privs = {server: os.urandom(16) for server in self.network.SERVER}
+        locks = {}
+        for i, (server, priv) in enumerate(privs.items()):
+            self.assertEqual(self.a.monitor(server, priv)[0], nsm.SUCC, self.a.log)
+            locks[server] = self.lock_of(self.a, 10 * i, 10, state=3)
+            self.assertEqual(self.a.lock(locks[server], server=server), nlm.S_GRANTED)
+        self.a.drop_callers()
+        self.daemon.crash()
+        self.daemon.start()
+        for server, priv in privs.items():
+            self.assertEqual(self.until_statd_takes_it(priv).name, server)
+            self.assertEqual(self.a.lock(locks[server].but(reclaim=True), server=server), nlm.S_GRANTED)
+
     def die(self):
         """What a restart leaves of its kernel: no connection, and a lock manager elsewhere."""
         self.a.drop_callers()
@@ -283,6 +298,80 @@ class Addresses(Recovering):
         self.assertEqual(self.status(self.a), "crashed")
         self.a.unheard = None
         self.until(lambda: self.status(self.a) == "notified", "it is told")
+
+    def names_after_restart(self, *hosts):
+        """Under which names each of them was told."""
+        for host in hosts:
+            host.told.items.clear()
+        self.restart()
+        self.until_all_are_told()
+        names = [[name for name, _ in self.notices(host)] for host in hosts]
+        return names if len(names) > 1 else names[0]
+
+    def test_each_address_at_which_a_client_locked_is_named(self):
+        one, two = self.network.SERVER
+        locks = [self.lock_of(self.a, 0, 10), self.lock_of(self.a, 20, 10)]
+        for lock, server in zip(locks, (one, two)):
+            self.assert_granted(self.a, lock, server=server)
+        self.held(self.b, 40, 10)
+        self.assertEqual(self.names_after_restart(self.a, self.b), [["server", two, one], ["server", one]])
+        for lock, server in zip(locks, (one, two)):
+            self.assert_granted(self.a, lock.but(reclaim=True), server=server)
+        self.assertEqual(self.names_after_restart(self.a), ["server", two, one])
+
+    def test_a_share_and_a_wait_count_as_a_lock(self):
+        one, two = self.network.SERVER
+        self.held(self.b, 0, 10)
+        self.assert_blocked(self.a, self.lock_of(self.a, 0, 10), server=one)
+        self.assertEqual(self.a.share(self.lock_of(self.a).but(fh=b"another", access=1), server=two), nlm.S_GRANTED)
+        self.assertEqual(self.names_after_restart(self.a), ["server", two, one])
+
+    def test_the_names_of_ipv6(self):
+        one, two = self.network.SERVER6
+        self.assert_granted(self.a, self.lock_of(self.a, 0, 10), server=one)
+        self.assert_granted(self.a, self.lock_of(self.a, 20, 10), server=two)
+        self.assertEqual(self.names_after_restart(self.a), ["server", two, one])
+
+    def test_a_further_name_is_answered_or_given_again(self):
+        one, two = self.network.SERVER
+        for i, server in enumerate((one, two)):
+            self.assert_granted(self.a, self.lock_of(self.a, 10 * i, 10), server=server)
+        self.a.unheard = one
+        self.restart()
+        self.until_all_are_told("the unreachable ones lose their locks")
+        self.assertEqual(self.status(self.a), "crashed")
+        self.a.unheard = None
+        self.until(lambda: self.status(self.a) == "notified", "it is told")
+
+    def test_calls_that_take_nothing_name_no_address(self):
+        """Nor do notices leave from there, of this run or of the next."""
+        one, two = self.network.SERVER
+        self.held(self.a, 0, 10)
+        self.held(self.b, 20, 10)
+        for transport in ("tcp", "udp"):
+            self.a.test(self.lock_of(self.a, 500, 1), server=two, transport=transport)
+            self.a.unlock(self.lock_of(self.a, 500, 1), server=two, transport=transport)
+            self.assert_denied(self.a, self.lock_of(self.a, 20, 10), server=two, transport=transport)
+        self.log_restarted = len(self.daemon.log)
+        root = nsm.Local(self.network.server, reserved=True)
+        root.ask(nsm.SIMU_CRASH)
+        root.close()
+        self.until_all_are_told()
+        self.assertEqual(self.notices(self.a), [("server", one), (one, one)])
+        self.assertEqual(self.names_after_restart(self.a), ["server", one])
+
+    def test_a_datagram_does_not_move_a_client(self):
+        """It may be forged. Its address is named, and the notices still come from the other one."""
+        one, two = self.network.SERVER
+        self.held(self.a, 0, 10)
+        self.assert_granted(self.a, self.lock_of(self.a, 20, 10), server=two, transport="udp")
+        self.restart()
+        self.until_all_are_told()
+        self.assertEqual(self.notices(self.a), [("server", one), (one, one), (two, one)])
+
+
+class AddressesInPostgres(OverPostgres, Addresses):
+    pass
 
 
 if __name__ == "__main__":

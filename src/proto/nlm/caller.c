@@ -147,18 +147,33 @@ enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_op *op)
 	return note_reserved_port(op);
 }
 
-enum hf_nlm_stat hf_nlm_register(struct hf_nlm_op *op)
+/* The first time, or at another of the server's addresses. */
+static HF_NOINLINE enum hf_nlm_stat note_local(struct hf_nlm_op *op)
 {
 	struct hf_client *client = op->client;
 	const struct hf_addr *local = hf_rpc_call_local(op->call);
+	/* A forged datagram must not choose the address that the notices to another host leave from. */
+	bool is_certain = !client->has_connected || !hf_nsm_is_foreign_datagram(op->call);
+
+	if (hf_client_has_used(client, local))
+		return HF_NLM_GRANTED_STAT;
+	if (hf_client_use(client, local, is_certain) < 0)
+		return HF_NLM_DENIED_NOLOCKS;
+	return hf_client_register(client) == HF_CLIENT_OK ? HF_NLM_GRANTED_STAT : HF_NLM_DENIED_NOLOCKS;
+}
+
+enum hf_nlm_stat hf_nlm_register(struct hf_nlm_op *op)
+{
+	struct hf_client *client = op->client;
 
 	if (hf_nlm_note_port(op) != HF_NLM_GRANTED_STAT)
 		return HF_NLM_DENIED_NOLOCKS;
 	if (HF_UNLIKELY(!client->is_certain) && !hf_nsm_is_foreign_datagram(op->call))
 		hf_client_confirm(client);
-	if (hf_client_is_registered(client) && hf_addr_same_host(&client->registered_local, local))
+	if (HF_LIKELY(client->is_local_stored &&
+		      hf_addr_same_host(&client->local, hf_rpc_call_local(op->call))))
 		return HF_NLM_GRANTED_STAT;
-	return hf_client_register(client) == HF_CLIENT_OK ? HF_NLM_GRANTED_STAT : HF_NLM_DENIED_NOLOCKS;
+	return note_local(op);
 }
 
 void hf_nlm_note_begin(struct hf_nlm_op *op, bool is_first)

@@ -3,23 +3,29 @@
  *
  * A statd gets an SM_NOTIFY from the server's address that its host knows: first under the
  * server's name, then under that address as text. Some statds compare the notice with nothing
- * but the name that they were asked to monitor. A client that registered by SM_MON gets the
- * call that it asked for, on a new connection. If a lock manager of this host watches a
- * peer by its name, the name is looked up first, each time, because addresses change. The
- * look-up is part of the time for this try.
+ * but the name that they were asked to monitor. If the client used more of the server's
+ * addresses, one notice follows for each, under that address as text: its statd takes a notice
+ * for what was locked through the address that the notice gives. A client that registered by
+ * SM_MON gets the call that it asked for, on a new connection. If a lock manager of this host
+ * watches a peer by its name, the name is looked up first, each time, because addresses change.
+ * The look-up is part of the time for this try.
  *
  * The server may not have that address any more. Then it calls from another one. A statd takes
  * a notice from there only under the address as text, so the reply to that one counts.
+ *
+ * A client is told again, with all names, until all that count are answered in one try. A statd
+ * that has heard of a state number ignores it the next time.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
+#include "base/macros.h"
 #include "loop/timer.h"
 #include "proto/nsm/internal.h"
 
-#define SECOND_NAME_NS HF_NS_PER_S
+#define EXTRA_NS HF_NS_PER_S
 
 struct telling {
 	struct hf_link link;
@@ -32,8 +38,8 @@ struct telling {
 	uint64_t deadline;
 	struct hf_rpc_pending *pending;
 	int32_t state;
-	bool is_second;
-	bool is_gone; /* the server does not have the address that the client used */
+	size_t n_names; /* that were given before the present one */
+	bool is_gone;   /* the server does not have the address that the client used */
 	void (*done)(void *context, bool was_told, const char *why_not);
 	void *context;
 };
@@ -58,16 +64,25 @@ static void finish(struct telling *telling, bool was_told, const char *why_not)
 
 static void on_reply(void *user, const struct hf_rpc_result *result);
 
-/* As this call gives it. */
-static const char *name_of_server(const struct telling *telling, char *text, size_t size)
+/* The server's name number @n; NULL: there is none. An address may be added during a telling, as the last
+ * one. */
+static const char *name_of_server(const struct telling *telling, size_t n, char *text, size_t size)
 {
-	return telling->is_second ? hf_addr_format(&telling->client->local, text, size)
-				  : telling->nsm->server_name;
+	const struct hf_client *client = telling->client;
+	struct hf_addr address = client->local;
+
+	if (n == 0)
+		return telling->nsm->server_name;
+	if (client->callback.host || !address.family ||
+	    (n > 1 && !hf_client_other_local(client, n - 2, &address)))
+		return NULL;
+	return hf_addr_format(&address, text, size);
 }
 
 static int notify(struct telling *telling, uint64_t timeout_ns)
 {
 	char text[HF_ADDR_TEXT];
+	const char *name = name_of_server(telling, telling->n_names, text, sizeof(text));
 	uint8_t args[HF_NSM_MAX_STATUS];
 	struct hf_rpc_request request = {
 		.remote = telling->remote,
@@ -82,9 +97,10 @@ static int notify(struct telling *telling, uint64_t timeout_ns)
 	};
 	struct hf_xdr_out out;
 
+	if (!name)
+		return -ENOENT; /* the client is not registered any more */
 	hf_xdr_out_init(&out, args, sizeof(args));
-	hf_nsm_put_stat_chge(&out, hf_bytes_of_str(name_of_server(telling, text, sizeof(text))),
-			     telling->state);
+	hf_nsm_put_stat_chge(&out, hf_bytes_of_str(name), telling->state);
 	request.args_len = (size_t)(out.p - args);
 	return hf_rpc_client_call(telling->nsm->options.client, &telling->pending, &request, on_reply,
 				  telling);
@@ -126,10 +142,11 @@ static int call(struct telling *telling, uint64_t timeout_ns)
 	return calls_program(telling) ? call_program(telling, timeout_ns) : notify(telling, timeout_ns);
 }
 
-/* The server's address as that host knows it, if it knows one. */
-static bool has_second_name(const struct telling *telling)
+static uint64_t time_left(const struct telling *telling)
 {
-	return !telling->is_second && !telling->client->callback.host && telling->client->local.family;
+	uint64_t now = hf_loop_now(telling->nsm->options.loop);
+
+	return telling->deadline > now ? telling->deadline - now : 0;
 }
 
 /* Did the kernel refuse the address to call from? */
@@ -142,18 +159,34 @@ static bool is_without_address(const struct telling *telling, const struct hf_rp
 
 static bool call_from_elsewhere(struct telling *telling)
 {
-	uint64_t now = hf_loop_now(telling->nsm->options.loop);
-
 	telling->is_gone = true;
 	telling->local = (struct hf_addr){ 0 };
-	return now < telling->deadline && call(telling, telling->deadline - now) == 0;
+	return call(telling, time_left(telling)) == 0;
 }
 
 /* A statd that answered the server's name has been told, if it knows the address that the notice came from.
  */
 static bool is_extra(const struct telling *telling)
 {
-	return telling->is_second && !telling->is_gone;
+	return telling->n_names == 1 && !telling->is_gone;
+}
+
+static void give_next_name(struct telling *telling)
+{
+	char text[HF_ADDR_TEXT];
+
+	while (name_of_server(telling, telling->n_names + 1, text, sizeof(text))) {
+		uint64_t left = time_left(telling);
+
+		telling->n_names++;
+		if (call(telling, is_extra(telling) ? HF_MIN(left, EXTRA_NS) : left) == 0)
+			return;
+		if (!is_extra(telling)) {
+			finish(telling, false, "it could not be called");
+			return;
+		}
+	}
+	finish(telling, true, NULL);
 }
 
 static void on_reply(void *user, const struct hf_rpc_result *result)
@@ -167,13 +200,7 @@ static void on_reply(void *user, const struct hf_rpc_result *result)
 		finish(telling, false, hf_rpc_outcome_text(result->outcome));
 		return;
 	}
-	if (has_second_name(telling)) {
-		telling->is_second = true;
-		if (call(telling, SECOND_NAME_NS) < 0)
-			finish(telling, is_extra(telling), "it could not be called");
-		return;
-	}
-	finish(telling, true, NULL);
+	give_next_name(telling);
 }
 
 /* Peers by name */
@@ -181,7 +208,6 @@ static void on_reply(void *user, const struct hf_rpc_result *result)
 static void on_found(void *user, const struct hf_addr *address)
 {
 	struct telling *telling = user;
-	uint64_t now = hf_loop_now(telling->nsm->options.loop);
 
 	telling->lookup = NULL;
 	hf_timer_stop(&telling->timer);
@@ -190,7 +216,7 @@ static void on_found(void *user, const struct hf_addr *address)
 		return;
 	}
 	telling->remote = *address;
-	if (now >= telling->deadline || call(telling, telling->deadline - now) < 0)
+	if (call(telling, time_left(telling)) < 0)
 		finish(telling, false, "it could not be called");
 }
 

@@ -288,6 +288,109 @@ static void test_seen(void **state)
 	hf_client_unref(client);
 }
 
+static struct hf_addr server_at(unsigned int i)
+{
+	struct hf_addr local = { .family = AF_INET, .ip = { 10, 0, 1, (uint8_t)i }, .port = 2049 };
+
+	return local;
+}
+
+static int use(struct hf_client *client, unsigned int i, bool is_certain)
+{
+	struct hf_addr local = server_at(i);
+
+	return hf_client_use(client, &local, is_certain);
+}
+
+static bool has_used(const struct hf_client *client, unsigned int i)
+{
+	struct hf_addr local = server_at(i);
+
+	return hf_client_has_used(client, &local);
+}
+
+static void test_addresses_that_it_used(void **state)
+{
+	struct hf_client *client = get("nlm", "10.0.0.1", "a");
+	struct hf_addr local = server_at(1);
+
+	hf_client_seen(client, &local);
+	assert_false(has_used(client, 1));
+	assert_int_equal(use(client, 1, true), 0);
+	assert_int_equal(hf_client_register(client), HF_CLIENT_OK);
+	assert_true(has_used(client, 1));
+	local = server_at(2);
+	hf_client_seen(client, &local); /* it asked for nothing */
+	assert_false(has_used(client, 2));
+	assert_int_equal(client->local.ip[3], 1);
+
+	assert_int_equal(use(client, 2, true), 0);
+	assert_int_equal(client->local.ip[3], 2);
+	assert_int_equal(client->local.port, 0);
+	assert_string_equal(client->other_locals, "10.0.1.1");
+	assert_int_equal(use(client, 3, false), 0);
+	assert_int_equal(client->local.ip[3], 2);
+	assert_string_equal(client->other_locals, "10.0.1.1 10.0.1.3");
+	assert_int_equal(hf_client_register(client), HF_CLIENT_OK);
+	assert_true(has_used(client, 1) && has_used(client, 2) && has_used(client, 3));
+	assert_true(hf_client_other_local(client, 1, &local));
+	assert_int_equal(local.ip[3], 3);
+	assert_false(hf_client_other_local(client, 2, &local));
+
+	hf_client_unregister(client);
+	assert_null(client->other_locals);
+	assert_false(has_used(client, 2));
+	hf_client_unref(client);
+}
+
+static void test_an_address_counts_when_it_is_stored(void **state)
+{
+	struct hf_client *client = get("nlm", "10.0.0.1", "a");
+
+	assert_int_equal(use(client, 1, true), 0);
+	assert_int_equal(hf_client_register(client), HF_CLIENT_OK);
+	rig.refuse = -EIO;
+	for (int i = 0; i < 20; i++) {
+		assert_int_equal(use(client, 2, false), 0);
+		assert_int_equal(hf_client_register(client), -EIO);
+		assert_false(has_used(client, 2));
+	}
+	assert_string_equal(client->other_locals, "10.0.1.2");
+	rig.refuse = 0;
+	assert_int_equal(use(client, 2, false), 0);
+	assert_int_equal(hf_client_register(client), HF_CLIENT_OK);
+	assert_true(has_used(client, 1) && has_used(client, 2));
+	hf_client_unregister(client);
+	hf_client_unref(client);
+}
+
+static void test_addresses_are_bounded(void **state)
+{
+	struct hf_client *client = get("nlm", "10.0.0.1", "a");
+	struct hf_addr local;
+
+	for (unsigned int i = 0; i < 40; i++)
+		assert_int_equal(use(client, i, true), 0);
+	assert_true(hf_client_other_local(client, 0, &local));
+	assert_int_equal(local.ip[3], 39 - HF_CLIENT_OTHER_LOCALS);
+	assert_true(hf_client_other_local(client, HF_CLIENT_OTHER_LOCALS - 1, &local));
+	assert_int_equal(local.ip[3], 38);
+	assert_false(hf_client_other_local(client, HF_CLIENT_OTHER_LOCALS, &local));
+	hf_client_unref(client);
+}
+
+static void test_stored_addresses(void **state)
+{
+	static const char stored[] =
+		"10.0.1.1 no-address  fd00::1 fe80::1%lo "
+		"1234567890123456789012345678901234567890123456789012345678901234567890 ::2";
+	struct hf_client *client = get("nlm", "10.0.0.1", "a");
+
+	assert_int_equal(hf_client_restore_other_locals(client, hf_bytes_of_str(stored)), 0);
+	assert_string_equal(client->other_locals, "10.0.1.1 fd00::1");
+	hf_client_unref(client);
+}
+
 static void test_renamed_or_another(void **state)
 {
 	struct hf_client *old = get("nlm", "10.0.0.1", "old"), *client = get("nlm", "10.0.0.1", "new");
@@ -558,6 +661,10 @@ int main(void)
 		T(test_windows),
 		T(test_durable_handles),
 		T(test_seen),
+		T(test_addresses_that_it_used),
+		T(test_an_address_counts_when_it_is_stored),
+		T(test_addresses_are_bounded),
+		T(test_stored_addresses),
 		T(test_renamed_or_another),
 		T(test_tags_of_doubts),
 		T(test_numbers_that_clients_say_are_stored_as_they_are),
