@@ -188,6 +188,43 @@ class Protocol(Recovering):
                 self.assertEqual(self.a.statuses.matching(), [])
                 self.restart("--clear-store")
 
+    def registered(self):
+        return sorted(client["id"] for client in self.rest.get("/api/v1/clients?limit=1000").json["clients"])
+
+    def test_unmon_of_peers_by_name_in_any_order(self):
+        """Also when the peer that was monitored first is monitored no more."""
+        names = ("alpha", "beta", "gamma")
+        for order in ((0, 1, 2), (2, 1, 0), (1, 0, 2)):
+            with self.subTest(order=order):
+                for name in names:
+                    self.assertEqual(nsm.mon(self.local.ask, name, "localhost", 200300, 16, bytes(16))[0], SUCC)
+                self.assertEqual(len(self.registered()), 3)
+                self.local.ask(nsm.UNMON, nsm.mon_args(names[order[0]], "localhost", 200300, 16))
+                rest = self.registered()
+                self.assertEqual(len(rest), 2)
+                for i in order[1:]:
+                    self.assertEqual(nsm.mon(self.local.ask, names[i], "localhost", 200300, 16, bytes(16))[0], SUCC)
+                self.assertEqual(self.registered(), rest, "a repeated SM_MON makes no second registration")
+                for i in order[1:]:
+                    self.local.ask(nsm.UNMON, nsm.mon_args(names[i], "localhost", 200300, 16))
+                self.assertEqual(self.registered(), [])
+
+    def test_unmon_by_one_of_two_with_one_name(self):
+        """A lock manager of this host and the client that it monitors have one name. The first one left."""
+        for is_local_first in (True, False):
+            with self.subTest(is_local_first=is_local_first):
+                mine = nsm.mon_args(self.a.address, "one-name", 200300, 16)
+                its = nsm.mon_args("server", "one-name", Host.PROGRAM, 7)
+                both = [(self.local.ask, mine), (self.a.nsm, its)]
+                if not is_local_first:
+                    both.reverse()
+                for ask, args in both:
+                    self.assertEqual(In(ask(nsm.MON, args + bytes(16))).u32(), SUCC)
+                self.assertEqual(len(self.registered()), 2)
+                for left, (ask, args) in ((1, both[0]), (0, both[1])):
+                    ask(nsm.UNMON, args)
+                    self.assertEqual(len(self.registered()), left)
+
     def test_peers_by_name_are_told_of_our_restart(self):
         """Those whose name has an address, whatever becomes of the others, which are looked up two at a time."""
         hosts = os.path.join(self.daemon.state_dir, "hosts")

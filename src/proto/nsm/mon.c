@@ -99,24 +99,44 @@ static bool is_of_this_host(const struct hf_client *client)
 	return hf_addr_is_loopback(&client->local);
 }
 
+/* Did the program that calls from @peer under this name make the registration? */
+static bool is_registrar(const struct hf_client *client, const struct hf_addr *peer, struct hf_bytes my_name)
+{
+	if (strcmp(client->protocol, HF_NSM_PROTOCOL) != 0 || !client->callback.host ||
+	    !hf_bytes_equal(hf_bytes_of_str(client->callback.host), my_name))
+		return false;
+	return hf_addr_is_loopback(peer)
+		       ? is_of_this_host(client)
+		       : hf_addr_same_host(&client->address, peer) && !is_of_this_host(client);
+}
+
 /* A lock manager that watches several peers by name would have the same key for all of them. From the second
  * on, the peer's name is added to the key. The same is done if a lock manager of this host and its watched
- * peer have one name ("localhost"): these are two registrations. */
+ * peer have one name ("localhost"): these are two registrations. The registration with the short key may end
+ * before the others, so both keys are looked up. */
 static struct hf_client *find(const struct hf_nsm *nsm, struct hf_rpc_call *call, struct key *key,
 			      struct hf_bytes mon_name)
 {
-	struct hf_client *client = hf_clients_find(nsm->clients, HF_NSM_PROTOCOL, &key->address, key->name);
+	const struct hf_addr *peer = hf_rpc_call_peer(call);
+	hf_cleanup(hf_client_unrefp) struct hf_client *first =
+		hf_clients_find(nsm->clients, HF_NSM_PROTOCOL, &key->address, key->name);
 	/* both of this host, or both of the network */
-	bool is_same_side = client && is_of_this_host(client) == hf_addr_is_loopback(hf_rpc_call_peer(call));
+	bool is_same_side = first && is_of_this_host(first) == hf_addr_is_loopback(peer);
+	struct hf_client *client;
+	struct hf_bytes both;
 	int n;
 
-	if (!client || (is_same_side && (watches(client, mon_name) || !hf_addr_is_loopback(&key->address))))
-		return client;
-	hf_client_unref(client);
+	if (is_same_side && (watches(first, mon_name) || !hf_addr_is_loopback(&key->address)))
+		return hf_client_ref(first);
 	n = snprintf(key->both, sizeof(key->both), "%.*s@%.*s", (int)key->name.len,
 		     (const char *)key->name.data, (int)mon_name.len, (const char *)mon_name.data);
-	key->name = hf_bytes_of(key->both, (uint32_t)n);
-	return hf_clients_find(nsm->clients, HF_NSM_PROTOCOL, &key->address, key->name);
+	both = hf_bytes_of(key->both, (uint32_t)n);
+	client = hf_clients_find(nsm->clients, HF_NSM_PROTOCOL, &key->address, both);
+	if (!first && client && !is_registrar(client, peer, key->name))
+		client = hf_client_unref(client); /* of a program with an "@" in its name */
+	if (first || client)
+		key->name = both;
+	return client;
 }
 
 /* SM_MON */
@@ -234,17 +254,6 @@ void hf_nsm_proc_unmon(void *service, struct hf_rpc_call *call)
 		serve_when_met(nsm, call, &mon.my_id, serve_unmon);
 	else
 		hf_nsm_reply_when_durable(nsm, call, NULL, HF_NSM_ANSWER_STATE);
-}
-
-/* Did the program that calls from @peer under this name make the registration? */
-static bool is_registrar(const struct hf_client *client, const struct hf_addr *peer, struct hf_bytes my_name)
-{
-	if (strcmp(client->protocol, HF_NSM_PROTOCOL) != 0 || !client->callback.host ||
-	    !hf_bytes_equal(hf_bytes_of_str(client->callback.host), my_name))
-		return false;
-	return hf_addr_is_loopback(peer)
-		       ? is_of_this_host(client)
-		       : hf_addr_same_host(&client->address, peer) && !is_of_this_host(client);
 }
 
 /* The next registration that the program at @peer may have made; takes over the reference to @after. */
