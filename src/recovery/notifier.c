@@ -21,7 +21,8 @@
  *
  * Our state number may rise while a notice is under way (SM_SIMU_CRASH). The result of
  * that try says nothing about the new number: the client is told again, at once, and
- * until then it was neither told nor unreachable.
+ * until then it was neither told nor unreachable. Nor is it after a try for which the server
+ * had no socket or memory: the notice goes back to the queue.
  */
 #include <assert.h>
 #include <errno.h>
@@ -204,12 +205,36 @@ static void told(struct hf_notice *notice)
 	hf_phase_look(recovery);
 }
 
+/* No event tells when room or memory is back. */
+static void pump_soon(struct hf_notifier *notifier)
+{
+	if (!hf_timer_is_running(&notifier->age_timer))
+		hf_timer_start(&notifier->age_timer, YOUNG_NS);
+}
+
+static void not_tried(struct hf_notice *notice)
+{
+	struct hf_recovery *recovery = notice->recovery;
+
+	recovery->counts.notifications_started--;
+	pump_soon(&recovery->notifier);
+	if (hf_loop_now(recovery->loop) < notice->give_up)
+		move(notice, HF_NOTICE_QUEUE);
+	else
+		rest(notice);
+	/* @notice may be gone here */
+}
+
 static void on_done(void *context, bool was_told, const char *why_not)
 {
 	struct hf_notice *notice = context;
 	struct hf_recovery *recovery = notice->recovery;
 
 	assert(is_with_teller(notice));
+	if (notice->client && !was_told && !why_not) {
+		not_tried(notice);
+		return;
+	}
 	pump_later(recovery);
 	if (!notice->client) {
 		notice_free(notice);
@@ -288,11 +313,8 @@ static void pump(struct hf_recovery *recovery)
 	struct hf_notice *notice;
 
 	while ((notice = next_in_queue(recovery)))
-		if (!begin(notice)) {
-			/* Too many calls are under way, or there is no memory: no event tells when that has
-			 * passed. */
-			if (!hf_timer_is_running(&notifier->age_timer))
-				hf_timer_start(&notifier->age_timer, YOUNG_NS);
+		if (!begin(notice)) { /* too many calls are under way, or there is no memory */
+			pump_soon(notifier);
 			return;
 		}
 	watch_age(notifier);

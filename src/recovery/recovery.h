@@ -76,7 +76,9 @@ struct hf_recovery_protocol {
 			     * shared default */
 };
 
-/* Tells a client of our restart, as its protocol does that. done comes later, exactly once. */
+/* Tells a client of our restart, as its protocol does that. done comes later, exactly once. A client that was
+ * not told, and no @why_not: the server had no socket or memory for the try, which says nothing of the client
+ * and is made again soon. */
 struct hf_recovery_teller {
 	int (*tell)(void *user, struct hf_client *client, int32_t our_state, uint64_t timeout_ns,
 		    void (*done)(void *context, bool was_told, const char *why_not), void *context);

@@ -41,6 +41,7 @@ enum hf_rpc_outcome {
 	HF_RPC_OUTCOME_NOT_REGISTERED, /* rpcbind knows no port, for any allowed transport */
 	HF_RPC_OUTCOME_REFUSED,        /* no program listens at the port */
 	HF_RPC_OUTCOME_UNREACHABLE,    /* it could not be sent: see the error */
+	HF_RPC_OUTCOME_NO_ROOM,        /* no socket or memory to send it: says nothing of the peer */
 	HF_RPC_OUTCOME_BROKEN,         /* the connection was closed before the reply, twice */
 	HF_RPC_OUTCOME_DENIED,         /* RPC version or credentials rejected */
 	HF_RPC_OUTCOME_NO_PROGRAM,     /* PROG_UNAVAIL, PROG_MISMATCH */
@@ -61,7 +62,7 @@ struct hf_rpc_result {
 	enum hf_rpc_outcome outcome;
 	enum hf_rpc_stage stage;         /* where it ended; REPLY if it was OK */
 	enum hf_rpc_transport transport; /* the last one tried; in stage LOOKUP, the one to rpcbind */
-	int error;                       /* UNREACHABLE, REFUSED, BROKEN: -errno; else 0 */
+	int error;                       /* UNREACHABLE, NO_ROOM, REFUSED, BROKEN: -errno; else 0 */
 	/* How often the call was sent, without a copy that the peer did not know. 0: the peer has not
 	 * executed it. More than 1: the reply may be that to a repetition, and another may have come before.
 	 */

@@ -76,7 +76,17 @@ void hf_exchange_stop(struct hf_rpc_exchange *exchange, bool timed_out)
 
 enum hf_rpc_outcome hf_rpc_outcome_of_errno(int error)
 {
-	return error == -ECONNREFUSED ? HF_RPC_OUTCOME_REFUSED : HF_RPC_OUTCOME_UNREACHABLE;
+	switch (error) {
+	case -ECONNREFUSED:
+		return HF_RPC_OUTCOME_REFUSED;
+	case -EMFILE:
+	case -ENFILE:
+	case -ENOBUFS:
+	case -ENOMEM:
+		return HF_RPC_OUTCOME_NO_ROOM;
+	default:
+		return HF_RPC_OUTCOME_UNREACHABLE;
+	}
 }
 
 static struct hf_rpc_result result_of(const struct hf_rpc_exchange *exchange, enum hf_rpc_outcome outcome,

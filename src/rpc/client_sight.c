@@ -34,6 +34,7 @@ const char *hf_rpc_outcome_text(enum hf_rpc_outcome outcome)
 		[HF_RPC_OUTCOME_NOT_REGISTERED] = "program not registered with rpcbind",
 		[HF_RPC_OUTCOME_REFUSED] = "connection refused",
 		[HF_RPC_OUTCOME_UNREACHABLE] = "unreachable",
+		[HF_RPC_OUTCOME_NO_ROOM] = "the server has no socket or memory for the call",
 		[HF_RPC_OUTCOME_BROKEN] = "connection broken",
 		[HF_RPC_OUTCOME_DENIED] = "credentials or RPC version denied",
 		[HF_RPC_OUTCOME_NO_PROGRAM] = "program or version not available",

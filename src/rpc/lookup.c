@@ -156,9 +156,9 @@ static void on_second_due(struct hf_timer *timer)
 {
 	struct hf_lookup *lookup = hf_container_of(timer, struct hf_lookup, timer);
 
-	if (try_second(lookup) || lookup->failure.error != -EMFILE)
+	if (try_second(lookup) || lookup->failure.outcome != HF_RPC_OUTCOME_NO_ROOM)
 		return;
-	/* That the client has too many connections says nothing about the peer. It may work later. */
+	/* It says nothing about the peer, and may work later. */
 	lookup->failure = (struct hf_rpc_result){ 0 };
 	lookup->has_second = true;
 	(void)hf_timer_start(timer, SECOND_LEG_AFTER);

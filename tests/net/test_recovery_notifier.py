@@ -133,6 +133,24 @@ class Patience(Recovering):
         self.assertEqual(self.wave()[:2], (1, 0))
         self.assertEqual(self.shown(self.a)["status"], "notified")
 
+    # What is not the client's fault
+
+    def test_too_few_sockets_are_no_silence_of_the_client(self):
+        """Clients that are gone used so many of the server's addresses that it has no socket left to tell another one."""
+        addresses = [f"10.98.7.{1 + i}" for i in range(70)]
+        server = self.network.server
+        server.batch([f"addr add {address}/16 dev wire" for address in addresses])
+        self.addCleanup(server.batch, [f"addr del {address}/16 dev wire" for address in addresses])
+        for i, address in enumerate(addresses):
+            self.assertEqual(self.a.lock(self.lock_of(self.a, 100 + i, 1, name=f"vm{i}"), server=address), nlm.S_GRANTED)
+        lock = self.held(self.b, 0, 10)
+        self.a.has_silent_portmap = True
+        self.restart(recovery__notify_timeout_ms="3000")
+        self.b.told.wait()
+        self.until(lambda: self.shown(self.b)["status"] == "notified", "it is told when others have given up")
+        self.assertNotIn(f"{NOT_TOLD} client={self.id_of(self.b)}", self.log)
+        self.assertEqual(self.b.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+
 
 if __name__ == "__main__":
     main()

@@ -79,6 +79,7 @@ static void on_statd(void *user, const struct hf_rpc_result *result)
 	inquiry->statd = NULL;
 	hf_nsm_knock_cancel(&inquiry->knock);
 	facts->statd = hf_nsm_is_silence(result) ? HF_NSM_STATD_SILENT : HF_NSM_STATD_ABSENT;
+	facts->is_unasked = result->outcome == HF_RPC_OUTCOME_NO_ROOM;
 	facts->is_answered =
 		result->outcome == HF_RPC_OUTCOME_OK || result->outcome == HF_RPC_OUTCOME_NOT_REGISTERED;
 	if (result->outcome == HF_RPC_OUTCOME_OK)

@@ -9,6 +9,7 @@
  *	its locks were released meanwhile, for another reason:
  *	   the statd gives the number of the notice, and it is new  BELIEVED
  *	   else                                                     UNSURE
+ *	the server had no socket or memory to ask the host          UNSURE
  *	no answer, no statd, or a statd without a number            BELIEVED
  *	the statd is that of another host behind the address        BELIEVED
  *	the statd gives the number of the notice, and it is new     BELIEVED
@@ -220,6 +221,10 @@ static bool judge_answer(const struct hf_nsm_doubt *doubt, enum hf_nsm_verdict *
 	if (is_outdated(doubt)) {
 		if (!says_new(doubt))
 			*verdictp = HF_NSM_UNSURE;
+		return true;
+	}
+	if (doubt->facts.is_unasked) {
+		*verdictp = HF_NSM_UNSURE;
 		return true;
 	}
 	return doubt->facts.statd != HF_NSM_STATD_ANSWERS || hf_nsm_sight_is_of_another(client) ||

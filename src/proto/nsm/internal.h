@@ -169,12 +169,20 @@ struct hf_nsm_facts {
 	uint16_t lockd_port; /* 0: the host has no lock manager; see is_lockd_known */
 	bool is_lockd_known; /* rpcbind said whether there is a lock manager, and at which port */
 	bool is_answered;    /* statd answered SM_STAT, or rpcbind said that there is no statd */
+	bool is_unasked;     /* the server had no socket or memory to ask statd */
 };
 
 /* The host gave no answer. UNREACHABLE may be the answer of a router. */
 static inline bool hf_nsm_is_silence(const struct hf_rpc_result *result)
 {
-	return result->outcome == HF_RPC_OUTCOME_TIMEOUT || result->outcome == HF_RPC_OUTCOME_UNREACHABLE;
+	return result->outcome == HF_RPC_OUTCOME_TIMEOUT || result->outcome == HF_RPC_OUTCOME_UNREACHABLE ||
+	       result->outcome == HF_RPC_OUTCOME_NO_ROOM;
+}
+
+/* Why recovery's teller has not told a client. NULL: the try says nothing of the client. */
+static inline const char *hf_nsm_why_not(const struct hf_rpc_result *result)
+{
+	return result->outcome == HF_RPC_OUTCOME_NO_ROOM ? NULL : hf_rpc_outcome_text(result->outcome);
 }
 
 struct hf_nsm_inquiry;

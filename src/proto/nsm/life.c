@@ -34,9 +34,11 @@ static void life_free(struct life *life)
 	free(life);
 }
 
+/* A call for which the server had no socket or memory counts as answered: a host that was not asked is not
+ * silent. */
 static bool is_answer(const struct hf_rpc_result *result)
 {
-	if (!hf_nsm_is_silence(result))
+	if (!hf_nsm_is_silence(result) || result->outcome == HF_RPC_OUTCOME_NO_ROOM)
 		return true;
 	return result->transport == HF_RPC_TCP && result->stage == HF_RPC_STAGE_REPLY; /* it connected */
 }

@@ -197,7 +197,7 @@ static void on_reply(void *user, const struct hf_rpc_result *result)
 	if (is_without_address(telling, result) && call_from_elsewhere(telling))
 		return;
 	if (result->outcome != HF_RPC_OUTCOME_OK && !is_extra(telling)) {
-		finish(telling, false, hf_rpc_outcome_text(result->outcome));
+		finish(telling, false, hf_nsm_why_not(result));
 		return;
 	}
 	give_next_name(telling);

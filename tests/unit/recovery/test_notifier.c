@@ -58,6 +58,52 @@ static void test_too_many_calls_of_others_delay_but_lose_no_notice(void **state)
 	assert_int_equal(counts.notifications_failed, 0);
 }
 
+/* The server has no socket for the notice. */
+static void test_a_shortage_of_the_server_is_no_crash_of_the_client(void **state)
+{
+	struct hf_client *client = world_client(&w, "10.0.0.66", "fine");
+	struct hf_recovery_counts counts;
+	uint64_t began;
+
+	assert_int_equal(world_lock(&w, client, 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	w.n_short = 10;
+	world_restart(&w);
+	began = hf_loop_now(w.loop);
+	client = world_client(&w, "10.0.0.66", "fine");
+	world_until(&w, w.n_told == 1);
+	assert_true(w.told_at - began >= 10 * 200 * MS); /* it does not try in every turn */
+	assert_int_equal(client->status, HF_CLIENT_NOTIFIED);
+	assert_int_equal(client->locking.n_locks, 1);
+	assert_int_equal(w.n_events[HF_EVENT_NOTIFY], 1);
+	hf_recovery_counts(w.recovery, &counts);
+	assert_int_equal(counts.notifications_started, 1);
+	assert_int_equal(counts.notifications_failed, 0);
+	assert_int_equal(counts.unreachable, 0);
+}
+
+static void test_a_shortage_of_the_server_that_lasts(void **state)
+{
+	struct hf_client *client = world_client(&w, "10.0.0.66", "fine");
+	unsigned int n_left;
+	uint64_t began;
+
+	w.options.notify_retry_ns = HF_NS_PER_S;
+	world_turn(&w);
+	w.n_short = 1000;
+	world_restart(&w);
+	began = hf_loop_now(w.loop);
+	world_until(&w, hf_loop_now(w.loop) - began > w.options.notify_retry_ns + 500 * MS);
+	n_left = w.n_short;
+	for (int i = 0; i < 400; i++)
+		world_turn(&w);
+	assert_int_equal(w.n_in_flight, 0);
+	assert_int_equal(w.n_short, n_left); /* no further try */
+	assert_int_equal(w.n_told, 0);
+	client = world_client(&w, "10.0.0.66", "fine");
+	assert_int_equal(client->status, HF_CLIENT_ACTIVE);
+}
+
 static void test_who_cannot_be_told_is_taken_for_crashed_but_may_reclaim(void **state)
 {
 	struct hf_client *client = world_client(&w, "10.0.0.66", "refuses");
@@ -335,6 +381,8 @@ int main(void)
 		T(test_all_are_told),
 		T(test_black_holes_delay_no_other),
 		T(test_too_many_calls_of_others_delay_but_lose_no_notice),
+		T(test_a_shortage_of_the_server_is_no_crash_of_the_client),
+		T(test_a_shortage_of_the_server_that_lasts),
 		T(test_who_cannot_be_told_is_taken_for_crashed_but_may_reclaim),
 		T(test_what_is_not_listed_is_not_counted),
 		T(test_ghosts_survive_a_second_crash),

@@ -14,6 +14,7 @@ struct telling {
 	struct world *world;
 	struct hf_timer timer;
 	enum peer peer;
+	bool is_short; /* there is no socket for it */
 	int32_t state;
 	void (*done)(void *context, bool was_told, const char *why_not);
 	void *context;
@@ -23,7 +24,7 @@ static void on_told(struct hf_timer *timer)
 {
 	struct telling *telling = hf_container_of(timer, struct telling, timer);
 	struct world *world = telling->world;
-	bool fine = telling->peer == PEER_FINE;
+	bool fine = telling->peer == PEER_FINE && !telling->is_short, is_short = telling->is_short;
 	void (*done)(void *, bool, const char *) = telling->done;
 	void *context = telling->context;
 
@@ -32,12 +33,12 @@ static void on_told(struct hf_timer *timer)
 		world->n_told++;
 		world->told_at = hf_loop_now(world->loop);
 		world->told_state = telling->state;
-	} else {
+	} else if (!is_short) {
 		world->n_failed++;
 	}
 	hf_link_remove(&telling->link);
 	free(telling);
-	done(context, fine, fine ? NULL : "no reply in time");
+	done(context, fine, fine || is_short ? NULL : "no reply in time");
 }
 
 static int tell(void *user, struct hf_client *client, int32_t our_state, uint64_t timeout_ns,
@@ -62,9 +63,15 @@ static int tell(void *user, struct hf_client *client, int32_t our_state, uint64_
 	*telling = (struct telling){
 		.world = world, .peer = peer, .state = our_state, .done = done, .context = context
 	};
+	if (world->n_short) {
+		world->n_short--;
+		telling->is_short = true;
+	}
 	hf_list_push_back(&world->tellings, &telling->link);
 	hf_timer_init(&telling->timer, world->loop, on_told);
-	if (peer != PEER_LATE)
+	if (telling->is_short)
+		hf_timer_start(&telling->timer, 0);
+	else if (peer != PEER_LATE)
 		hf_timer_start(&telling->timer, peer == PEER_FINE ? 2 * MS : timeout_ns);
 	world->n_in_flight++;
 	world->max_in_flight =

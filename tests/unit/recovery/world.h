@@ -35,10 +35,11 @@ struct world {
 	size_t n_told, n_failed, n_in_flight, max_in_flight;
 	size_t n_granted, n_gone;
 	uint64_t last_granted;
-	uint64_t told_at;    /* the last one that was fine */
-	int32_t told_state;  /* ours, in that */
-	bool all_deaf;       /* no client can be told */
-	unsigned int n_busy; /* so many tries to come find that there are too many calls under way */
+	uint64_t told_at;     /* the last one that was fine */
+	int32_t told_state;   /* ours, in that */
+	bool all_deaf;        /* no client can be told */
+	unsigned int n_busy;  /* so many tries to come find that there are too many calls under way */
+	unsigned int n_short; /* so many tries to come end for lack of a socket */
 	struct hf_list tellings;
 };
 

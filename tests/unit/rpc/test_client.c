@@ -389,7 +389,7 @@ static void test_many_local_addresses(void **state)
 	}
 	world_run_for(&s.world, 300 * MS);
 	assert_outcome(o[63], HF_RPC_OUTCOME_TIMEOUT, HF_RPC_STAGE_REPLY);
-	assert_outcome(o[64], HF_RPC_OUTCOME_UNREACHABLE, HF_RPC_STAGE_SEND);
+	assert_outcome(o[64], HF_RPC_OUTCOME_NO_ROOM, HF_RPC_STAGE_SEND);
 	assert_int_equal(o[64].result.error, -EMFILE);
 	scene_close(&s);
 }

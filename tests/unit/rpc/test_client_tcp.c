@@ -583,7 +583,7 @@ static void test_too_many_connections(void **state)
 	memset(&o[0], 0, sizeof(o[0]));
 	request = request_to(&peers[0].addr, HF_RPC_TCP_ONLY);
 	call_and_run(&world, &o[0], &request, 1);
-	assert_outcome(o[0], HF_RPC_OUTCOME_UNREACHABLE, HF_RPC_STAGE_CONNECT);
+	assert_outcome(o[0], HF_RPC_OUTCOME_NO_ROOM, HF_RPC_STAGE_CONNECT);
 	assert_int_equal(o[0].result.error, -EMFILE);
 	for (int i = 0; i < 3; i++)
 		peer_close(&peers[i]);

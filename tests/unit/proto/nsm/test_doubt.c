@@ -88,6 +88,32 @@ static void test_nothing_is_doubted_when_the_last_guests_leave(void **state)
 	assert_int_equal(n_asked, 0);
 }
 
+/* Silence of a host is believed to be its restart. That the server could not ask is not silence. */
+static void test_nothing_is_believed_of_a_host_that_was_not_asked(void **state)
+{
+	static const struct {
+		enum hf_rpc_outcome outcome;
+		enum hf_nsm_verdict verdict;
+	} rows[] = {
+		{ HF_RPC_OUTCOME_TIMEOUT, HF_NSM_BELIEVED },
+		{ HF_RPC_OUTCOME_UNREACHABLE, HF_NSM_BELIEVED },
+		{ HF_RPC_OUTCOME_NO_ROOM, HF_NSM_UNSURE },
+	};
+	struct hf_client *client = world_client(&w, "10.0.0.1", "client");
+
+	for (size_t i = 0; i < HF_ARRAY_SIZE(rows); i++) {
+		struct caller caller;
+
+		caller_init(&caller, "10.0.0.1");
+		doubt(&caller, client, 7);
+		assert_int_equal(caller.r, 0);
+		on_paper_end(rows[i].outcome);
+		assert_int_equal(caller.n_told, 1);
+		assert_int_equal(caller.verdict, rows[i].verdict);
+	}
+	nsm = hf_nsm_free(nsm);
+}
+
 #define T(f) cmocka_unit_test_setup_teardown(f, on_paper_setup, teardown)
 
 int main(void)
@@ -95,6 +121,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		T(test_nothing_is_doubted_while_the_monitor_ends),
 		T(test_nothing_is_doubted_when_the_last_guests_leave),
+		T(test_nothing_is_believed_of_a_host_that_was_not_asked),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
