@@ -197,10 +197,11 @@ bool hf_addr_is_private(const struct hf_addr *addr)
 
 bool hf_addr_is_callable(const struct hf_addr *addr)
 {
+	static const uint8_t metadata[] = { 169, 254, 169, 254 };
 	const uint8_t *ip = addr->ip;
 
 	if (addr->family == AF_INET)
-		return ip[0] != 0 && ip[0] < 224 && !(ip[0] == 169 && ip[1] == 254);
+		return ip[0] != 0 && ip[0] < 224 && memcmp(ip, metadata, sizeof(metadata)) != 0;
 	return addr->family == AF_INET6 && ip[0] != 0xff && !hf_addr_is_any(addr);
 }
 

@@ -56,8 +56,8 @@ static inline bool hf_addr_has_reserved_port(const struct hf_addr *addr)
 bool hf_addr_is_any(const struct hf_addr *addr);
 bool hf_addr_is_loopback(const struct hf_addr *addr);
 bool hf_addr_is_private(const struct hf_addr *addr); /* loopback, RFC 1918, unique local */
-/* May the server call this address? It calls no unspecified, multicast or broadcast address, and no IPv4
- * link-local one, where cloud metadata services live. */
+/* May the server call this address? It calls no unspecified, multicast or broadcast address, and not
+ * 169.254.169.254, the metadata service of a cloud. Clients have the other link-local addresses. */
 bool hf_addr_is_callable(const struct hf_addr *addr);
 
 /* A network: an address and the number of leading bits to compare. */

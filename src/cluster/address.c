@@ -48,6 +48,14 @@ static bool parse_prefix(uint8_t *prefixp, const char *text, size_t len, unsigne
 	return value >= 1 && value <= most;
 }
 
+/* It names no host elsewhere. */
+static bool is_link_local(const struct hf_addr *addr)
+{
+	if (addr->family == AF_INET)
+		return addr->ip[0] == 169 && addr->ip[1] == 254;
+	return addr->ip[0] == 0xfe && (addr->ip[1] & 0xc0) == 0x80;
+}
+
 static bool parse_address(struct hf_addr *addr, const char *text, size_t len)
 {
 	char buf[HF_ADDR_TEXT];
@@ -56,12 +64,10 @@ static bool parse_address(struct hf_addr *addr, const char *text, size_t len)
 		return false;
 	memcpy(buf, text, len);
 	buf[len] = '\0';
-	if (!hf_addr_parse(addr, buf) || !hf_addr_is_callable(addr))
+	if (!hf_addr_parse(addr, buf) || !hf_addr_is_callable(addr) || is_link_local(addr))
 		return false;
-	if (addr->family == AF_INET)
-		return !strchr(buf, ':'); /* an IPv4 address in IPv6 form has no place on an interface */
-	return !(addr->ip[0] == 0xfe &&
-		 (addr->ip[1] & 0xc0) == 0x80); /* link-local: names no host elsewhere */
+	/* An IPv4 address in IPv6 form has no place on an interface. */
+	return addr->family == AF_INET6 || !strchr(buf, ':');
 }
 
 int hf_service_address_parse(struct hf_service_address *out, const char *text)

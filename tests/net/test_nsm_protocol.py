@@ -247,6 +247,20 @@ class Protocol(Recovering):
         self.restart()
         self.until_all_are_told("told=0 failed=12")  # now no peer has one
 
+    def test_a_client_with_a_link_local_address(self):
+        """It is asked about a notice, and told of our restart, as any other."""
+        ours, its = "169.254.3.1", "169.254.3.2"
+        for namespace, line in ((self.network.server, f"{ours}/16 dev wire"), (self.a.namespace, f"{its}/16 dev eth0")):
+            namespace.batch([f"addr add {line}"])
+            self.addCleanup(namespace.batch, [f"addr del {line}"])
+        lock = self.lock_of(self.a)
+        self.assertEqual(self.a.lock(lock, server=ours, local=its), nlm.S_GRANTED)
+        self.a.notify(9, server=ours, local=its)
+        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_GRANTED)
+        self.assertEqual(self.a.lock(lock.but(fh=os.urandom(9)), server=ours, local=its), nlm.S_GRANTED)
+        self.restart()
+        self.a.told.wait(test=lambda notice: notice.source == ours)
+
     def test_a_lock_with_a_newer_state_is_told_to_watchers_too(self):
         registrar = self.add_watcher()
         self.assertEqual(nsm.mon(self.local.ask, self.a.address, registrar.name, 200300, 16, bytes(16))[0], SUCC)

@@ -78,6 +78,8 @@ static void test_words(void **state)
 		{ "fd00::1", false, true, true },
 		{ "fe80::1", false, false, true },
 		{ "2001:db8::1", false, false, true },
+		{ "169.254.3.2", false, false, true },
+		{ "169.254.169.253", false, false, true },
 		{ "169.254.169.254", false, false, false },
 		{ "0.0.0.0", false, false, false },
 		{ "::", false, false, false },

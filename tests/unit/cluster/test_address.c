@@ -50,6 +50,7 @@ static void test_mistakes_are_named(void **state)
 		{ "224.0.0.1/24%eth0", HF_SERVICE_ADDRESS_E_ADDRESS },
 		{ "ff02::1/64%eth0", HF_SERVICE_ADDRESS_E_ADDRESS },
 		{ "fe80::1/64%eth0", HF_SERVICE_ADDRESS_E_ADDRESS },
+		{ "169.254.3.2/16%eth0", HF_SERVICE_ADDRESS_E_ADDRESS },
 		{ "::ffff:192.0.2.7/24%eth0", HF_SERVICE_ADDRESS_E_ADDRESS },
 		{ "192.0.2.7/%eth0", HF_SERVICE_ADDRESS_E_PREFIX },
 		{ "192.0.2.7/0%eth0", HF_SERVICE_ADDRESS_E_PREFIX },
