@@ -107,6 +107,7 @@ static void leave_wave(struct hf_notice *notice, bool was_told)
 		  notice->recovery->sm_state);
 }
 
+/* Grace does not end early while a client is unreachable. */
 static void note_failed(struct hf_notice *notice, bool has_failed)
 {
 	if (notice->has_failed == has_failed)
@@ -114,8 +115,8 @@ static void note_failed(struct hf_notice *notice, bool has_failed)
 	notice->has_failed = has_failed;
 	if (has_failed)
 		notice->recovery->counts.unreachable++;
-	else
-		notice->recovery->counts.unreachable--;
+	else if (--notice->recovery->counts.unreachable == 0)
+		hf_phase_look(notice->recovery);
 }
 
 /* Ends */

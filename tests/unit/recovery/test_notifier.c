@@ -136,6 +136,66 @@ static void test_who_cannot_be_told_is_taken_for_crashed_but_may_reclaim(void **
 	assert_int_equal(client->locking.n_locks, 2);
 }
 
+/* One client has reclaimed all that was held. Another one holds nothing and is unreachable. */
+static struct hf_client *grace_for_one_unreachable(void)
+{
+	struct hf_client *client = world_client(&w, "10.0.0.66", "fine"), *gone;
+
+	world_client(&w, "10.0.0.67", "refuses");
+	assert_int_equal(world_lock(&w, client, 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	world_restart(&w);
+	client = world_client(&w, "10.0.0.66", "fine");
+	gone = world_client(&w, "10.0.0.67", "refuses");
+	world_until(&w, w.n_told == 1 && gone->status == HF_CLIENT_UNREACHABLE);
+	assert_int_equal(world_reclaim(&w, client, 1, "f", 0, 9), HF_LOCK_OK);
+	for (int i = 0; i < 5; i++)
+		world_turn(&w);
+	assert_true(world_in_grace(&w));
+	return gone;
+}
+
+static void test_grace_ends_when_the_unreachable_client_leaves(void **state)
+{
+	hf_client_unregister(grace_for_one_unreachable());
+	for (int i = 0; i < 5; i++)
+		world_turn(&w);
+	assert_false(world_in_grace(&w));
+}
+
+static void test_grace_ends_when_the_unreachable_client_leaves_during_a_try(void **state)
+{
+	struct hf_client *client = world_client(&w, "10.0.0.66", "fine"), *gone;
+
+	world_client(&w, "10.0.0.67", "black");
+	assert_int_equal(world_lock(&w, client, 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	w.options.notify_timeout_ns = 100 * MS;
+	world_restart(&w);
+	client = world_client(&w, "10.0.0.66", "fine");
+	gone = world_client(&w, "10.0.0.67", "black");
+	world_until(&w, gone->status == HF_CLIENT_UNREACHABLE);
+	assert_int_equal(world_reclaim(&w, client, 1, "f", 0, 9), HF_LOCK_OK);
+	world_until(&w, w.n_in_flight == 1); /* the second try */
+	assert_true(world_in_grace(&w));
+	hf_client_unregister(gone);
+	for (int i = 0; i < 5; i++)
+		world_turn(&w);
+	assert_int_equal(w.n_in_flight, 1);
+	assert_false(world_in_grace(&w));
+}
+
+static void test_grace_ends_when_the_unreachable_client_is_given_up(void **state)
+{
+	uint64_t began;
+
+	w.options.notify_retry_ns = HF_NS_PER_S;
+	grace_for_one_unreachable();
+	began = hf_loop_now(w.loop);
+	world_until(&w, !world_in_grace(&w));
+	assert_true(hf_loop_now(w.loop) - began < 2 * HF_NS_PER_S);
+}
+
 static void on_export(void *user, const struct hf_recovery_export *export)
 {
 	*(struct hf_recovery_export *)user = *export;
@@ -384,6 +444,9 @@ int main(void)
 		T(test_a_shortage_of_the_server_is_no_crash_of_the_client),
 		T(test_a_shortage_of_the_server_that_lasts),
 		T(test_who_cannot_be_told_is_taken_for_crashed_but_may_reclaim),
+		T(test_grace_ends_when_the_unreachable_client_leaves),
+		T(test_grace_ends_when_the_unreachable_client_leaves_during_a_try),
+		T(test_grace_ends_when_the_unreachable_client_is_given_up),
 		T(test_what_is_not_listed_is_not_counted),
 		T(test_ghosts_survive_a_second_crash),
 		T(test_unreachable_after_grace_may_come_late),
