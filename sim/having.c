@@ -108,6 +108,13 @@ bool proc_has_anything(const struct proc *proc)
 	return false;
 }
 
+/* It asked for the unit anew, was granted that before its CANCEL, and has not unlocked it yet. */
+static bool has_unwanted(const struct proc *proc, const struct span *span, int unit)
+{
+	return proc->phase == UNLOCKING && proc->span.file == span->file && unit >= proc->span.first &&
+	       unit <= proc->span.last;
+}
+
 /* I3: it may have a lost lock back as long as no other program had it in between. But if it also asks for it
  * anew, that may have been granted. */
 void proc_reclaims(const struct proc *proc, const struct span *span, uint64_t sent_at)
@@ -122,7 +129,7 @@ void proc_reclaims(const struct proc *proc, const struct span *span, uint64_t se
 
 			if (!proc->own->has[span->file][unit] && mode + span->mode > 2 &&
 			    taken->who != proc->own && taken->at > proc->own->lost_at[span->file][unit] &&
-			    taken->at < sent_at)
+			    taken->at < sent_at && !has_unwanted(proc, span, unit))
 				world_fail(world, "I3",
 					   "%u of host %u has file %u unit %d back, which another had since",
 					   proc->svid, proc->host->index, span->file, unit);
