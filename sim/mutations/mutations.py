@@ -183,7 +183,7 @@ MUTATIONS = [
     ("a client in grace is not called back again", f"{NLM}/granted.c", "\t\tput_off(grant);\n", "\t\tlet_lock_stay(grant);\n"),
     ("GRANTED from any address of ours", f"{NLM}/granted.c", ".local = local ? *local : grant->client->local,", ""),
     ("a grant that its owner has changed is told again", f"{LOCK}/grant_end.c",
-     "if (!grant->is_changed)\n\t\t\tcontinue;", "if (grant)\n\t\t\tcontinue;"),
+     "if (!all && !grant->is_changed)\n\t\t\tcontinue;", "if (!all)\n\t\t\tcontinue;"),
     ("CANCEL leaves a grant that is on its way", f"{LOCK}/release.c",
      "hf_grant_undo(locks, waiter);\n\t\thf_grant_end(locks, waiter, HF_LOCK_END_CANCELLED);", "return HF_LOCK_E_NOTHING;"),
     ("UNLOCK leaves a grant that is on its way", f"{LOCK}/release.c", "\t\tend_grants(locks, place.holding, range);\n", ""),

@@ -121,6 +121,7 @@ struct hf_api_revoke {
 	struct hf_range range;
 	const char *owner; /* NULL: of any owner */
 	bool has_chosen;   /* the first walk is over */
+	bool has_settled;  /* grants in flight, so that locks have changed: they are to be listed again */
 	uint64_t last_id;  /* of the locks that the first walk has found */
 };
 

@@ -3,8 +3,9 @@
  * has in a file.
  *
  * The client's locks are walked twice, a slice each turn. The first walk finds the
- * locks that are meant. The second one releases them, and no lock that is newer: a
- * release may grant the file to another program of the same client.
+ * locks that are meant, and comes again if it has changed some. The second one
+ * releases them, and no lock that is newer: a release may grant the file to another
+ * program of the same client.
  */
 #include <string.h>
 
@@ -83,14 +84,30 @@ static bool is_meant(const struct hf_api_request *request, const struct hf_lock_
 	return !revoke->owner || strcmp(hf_api_owner_text(lock, owner, sizeof(owner)), revoke->owner) == 0;
 }
 
+/*
+ * A release ends the owner's grants in flight, and what is left of their locks gets new ids: the release of a
+ * whole file would leave it. So such grants end before the locks are chosen.
+ */
+static bool settle(const struct hf_api_request *request, const struct hf_lock_view *lock)
+{
+	static const struct hf_range whole = { 0, HF_RANGE_EOF };
+	struct hf_locks *locks = hf_recovery_locks(request->api->options.recovery);
+	const struct hf_lock_target who = lock->who;
+
+	return !request->revoke.has_range && hf_lock_has_grant(locks, &who, whole) &&
+	       hf_lock_assume_grants(locks, &who) >= 0;
+}
+
 static void visit(struct hf_api_request *request, const struct hf_lock_view *lock)
 {
 	struct hf_api_revoke *revoke = &request->revoke;
 
-	if (!revoke->has_chosen)
+	if (!revoke->has_chosen) {
 		revoke->last_id = HF_MAX(revoke->last_id, lock->id);
-	else if (lock->id <= revoke->last_id)
+		revoke->has_settled |= settle(request, lock);
+	} else if (lock->id <= revoke->last_id) {
 		request->n_released += hf_recovery_revoke(request->api->options.recovery, lock) == HF_LOCK_OK;
+	}
 }
 
 /* True: the walk is over. */
@@ -144,7 +161,8 @@ int hf_api_look_revoke(struct hf_api_request *request)
 				   : "There is no client with this id.");
 		return HF_API_DONE;
 	}
-	request->revoke.has_chosen = true;
+	request->revoke.has_chosen = !request->revoke.has_settled;
+	request->revoke.has_settled = false;
 	request->at = (struct hf_lock_cursor){ 0 };
 	return HF_API_MORE;
 }

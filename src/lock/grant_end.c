@@ -52,10 +52,28 @@ int hf_lock_grant_assume(struct hf_locks *locks, uint64_t id)
 	return confirm(locks, id, false);
 }
 
-int hf_lock_assume_changed(struct hf_locks *locks, const struct hf_lock_target *who)
+int hf_grant_assume(struct hf_locks *locks, struct hf_holding *holding, bool all)
+{
+	int r;
+
+	hf_list_for_each_safe(pos, &holding->grants) {
+		struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
+
+		if (!all && !grant->is_changed)
+			continue;
+		r = hf_holding_reserve(locks, HF_REPLACE_RECORDS + 2);
+		if (r < 0)
+			return hf_trace(r);
+		hf_grant_confirm(locks, grant, false);
+		hf_grant_end(locks, grant, HF_LOCK_END_CONFIRMED);
+	}
+	return 0;
+}
+
+static int assume_of(struct hf_locks *locks, const struct hf_lock_target *who, bool all)
 {
 	struct hf_place place;
-	int r = 0;
+	int r;
 
 	assert(!locks->in_event);
 	if (HF_LIKELY(!locks->n.grants))
@@ -63,21 +81,21 @@ int hf_lock_assume_changed(struct hf_locks *locks, const struct hf_lock_target *
 	hf_place_find(locks, who, &place);
 	if (!place.holding)
 		return HF_LOCK_OK;
-	hf_list_for_each_safe(pos, &place.holding->grants) {
-		struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
-
-		if (!grant->is_changed)
-			continue;
-		r = hf_holding_reserve(locks, HF_REPLACE_RECORDS + 2);
-		if (r < 0)
-			break;
-		hf_grant_confirm(locks, grant, false);
-		hf_grant_end(locks, grant, HF_LOCK_END_CONFIRMED);
-	}
+	r = hf_grant_assume(locks, place.holding, all);
 	hf_holding_free_if_empty(locks, place.holding);
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, who->client);
 	return r < 0 ? hf_trace(r) : HF_LOCK_OK;
+}
+
+int hf_lock_assume_changed(struct hf_locks *locks, const struct hf_lock_target *who)
+{
+	return assume_of(locks, who, false);
+}
+
+int hf_lock_assume_grants(struct hf_locks *locks, const struct hf_lock_target *who)
+{
+	return assume_of(locks, who, true);
 }
 
 int hf_lock_grant_refuse(struct hf_locks *locks, uint64_t id)

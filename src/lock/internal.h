@@ -538,6 +538,9 @@ void hf_grant_note_upgrade(const struct hf_holding *holding, struct hf_range ran
 void hf_grant_note_wait(const struct hf_waiter *waiter);
 /* Turns the pieces into ordinary locks. Needs HF_REPLACE_RECORDS + 2 reserved locks. */
 void hf_grant_confirm(struct hf_locks *locks, struct hf_waiter *grant, bool downgrades);
+/* Ends the holding's grants in flight: all, or those that have changed. The owner has what is left of their
+ * locks, and its exclusive locks stay exclusive. -ENOMEM: some grants are left. */
+int hf_grant_assume(struct hf_locks *locks, struct hf_holding *holding, bool all);
 /* Gives back what the owner had before. Needs no memory: each piece leaves its record to what it replaced.
  * Other grants in flight that overlap may need some: see reserve_to_apply(). */
 void hf_grant_undo(struct hf_locks *locks, struct hf_waiter *grant);

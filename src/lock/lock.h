@@ -415,7 +415,8 @@ int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, st
 /* The same by the server, before the client has heard of the lock. The owner's waiters stay. */
 int hf_lock_take_back(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
 /* By order of an operator: OK, or NOTHING: the owner has no lock with exactly this range. Also ends the
- * owner's grants in flight that lie within @range. The owner's waiters stay. Needs no memory. */
+ * owner's grants in flight that overlap @range; the owner keeps what is left of their locks. Its waiters
+ * stay. Needs memory only for such grants. */
 int hf_lock_revoke(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
 /* OK: the waiter is gone, or its grant in flight is undone. LOCKED: the owner has the whole range in
  * @mode, or partly in a stronger mode. NOTHING: neither. */
@@ -440,6 +441,8 @@ int hf_lock_grant_assume(struct hf_locks *locks, uint64_t id);
 /* The same for each grant of this owner in this file that the owner's own requests have changed since. OK, or
  * -ENOMEM: some grants are left for the next call. */
 int hf_lock_assume_changed(struct hf_locks *locks, const struct hf_lock_target *who);
+/* The same for every grant in flight of this owner in this file. */
+int hf_lock_assume_grants(struct hf_locks *locks, const struct hf_lock_target *who);
 
 /* CRASH of a client. Removes everything of it. */
 void hf_lock_client_purge(struct hf_locks *locks, struct hf_lock_client *client);

@@ -86,10 +86,29 @@ int hf_lock_take_back(struct hf_locks *locks, const struct hf_lock_target *who, 
 	return release(locks, who, range, false);
 }
 
+/* Memory for hf_grant_assume() after the lock at @range is gone. */
+static int reserve_to_assume(struct hf_locks *locks, const struct hf_holding *holding, struct hf_range range)
+{
+	size_t n = 0;
+
+	hf_list_for_each(pos, &holding->grants) {
+		const struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
+
+		n += grant->is_changed || hf_range_overlaps(hf_waiter_range(grant), range);
+	}
+	return n ? hf_holding_reserve(locks, n * (HF_REPLACE_RECORDS + 2)) : 0;
+}
+
+/*
+ * A grant in flight of which this lock is a part ends, too: GRANTED names the whole range, and must not come
+ * when another owner has this part. The client may have heard it before: the owner keeps the rest. Nothing
+ * may fail once the lock is gone.
+ */
 int hf_lock_revoke(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
 {
 	struct hf_place place;
 	struct hf_spot own;
+	int r;
 
 	assert(!locks->in_event && hf_range_is_valid(range));
 	hf_place_find(locks, who, &place);
@@ -98,8 +117,12 @@ int hf_lock_revoke(struct hf_locks *locks, const struct hf_lock_target *who, str
 	own = hf_holding_from(place.holding, range.start);
 	if (!hf_holding_is_whole(&own, range))
 		return HF_LOCK_E_NOTHING;
+	r = reserve_to_assume(locks, place.holding, range);
+	if (r < 0)
+		return hf_trace(r);
 	hf_holding_remove(locks, hf_spot_lock(&own), HF_LOCK_CAUSE_ORDER);
 	end_grants(locks, place.holding, range);
+	hf_grant_assume(locks, place.holding, false);
 	hf_holding_free_if_empty(locks, place.holding);
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, who->client);

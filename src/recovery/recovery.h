@@ -366,8 +366,8 @@ void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *cl
 /* The same after that call was checked: what the client has taken since the call came, with that number,
  * stays. */
 void hf_recovery_client_was_freed(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
-/* An operator releases @lock, which a list has just shown: OK, or NOTHING: it is gone. Waiters are served at
- * once. The client stays, and believes that it holds the lock. */
+/* An operator releases @lock, which a list has just shown: OK, NOTHING: it is gone, or -ENOMEM: it stays.
+ * Waiters are served at once. The client stays, and believes that it holds the lock. */
 int hf_recovery_revoke(struct hf_recovery *recovery, const struct hf_lock_view *lock);
 /* SM_SIMU_CRASH, as if we had been restarted: a new state number, a grace period, and every client is told.
  * What is held stays so. A store that cannot write delays it. -EINVAL: the server is stopping. */

@@ -191,6 +191,44 @@ class ReleaseOne(CliPlay):
         self.assertEqual(self.release(self.b).json, {"locks_released": 1})
         self.assert_granted(self.c, self.lock_of(self.c))
 
+    def grant_in_pieces(self):
+        """b has a part, waits for more, and hears of it without an answer."""
+        held = self.lock_of(self.a, 10, 10)
+        self.assert_granted(self.a, held)
+        self.assert_granted(self.b, self.lock_of(self.b, 0, 10, exclusive=False))
+        wanted = self.lock_of(self.b, 0, 20, exclusive=False)
+        self.assert_blocked(self.b, wanted)
+        self.b.script = self.b.SILENT
+        self.a.unlock(held)
+        self.b.wait_granted(wanted)
+        return wanted
+
+    def assert_not_told_again(self, host, lock):
+        """A later grant without an answer is repeated; one of before would be repeated earlier."""
+        other = self.lock_of(self.c, fh=os.urandom(8))
+        self.assert_granted(self.a, other.but(name=self.a.name, svid=1000))
+        self.assert_blocked(self.c, other)
+        self.c.script = self.c.SILENT
+        self.a.unlock(other.but(name=self.a.name, svid=1000))
+        self.c.wait_granted(other, 2)
+        told = [heard for heard in host.grants.items if (heard.grant.fh, heard.grant.svid) == (lock.fh, lock.svid)]
+        self.assertEqual(len(told), 1, told)
+
+    def test_a_grant_ends_with_a_part_of_its_lock(self):
+        """GRANTED names the whole range: b must not hear it when c has a part."""
+        wanted = self.grant_in_pieces()
+        self.assertEqual(self.release(self.b, offset=10, length=10).json, {"locks_released": 1})
+        self.assert_granted(self.c, self.lock_of(self.c, 10, 10))
+        self.assert_not_told_again(self.b, wanted)
+        self.assert_held(self.lock_of(self.b, 0, 10))
+
+    def test_all_locks_in_a_file_with_the_parts_of_a_grant(self):
+        wanted = self.grant_in_pieces()
+        self.assertEqual(self.release(self.b).status, 200)
+        self.assert_free(self.lock_of(self.a, 0, 20))
+        self.assert_granted(self.c, self.lock_of(self.c, 0, 20))
+        self.assert_not_told_again(self.b, wanted)
+
     # By the command line
 
     def test_release_by_the_command_line(self):

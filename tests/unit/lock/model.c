@@ -532,7 +532,7 @@ static void give_up(struct model *m, int file, int owner, int from, int to)
 void model_revoke(struct model *m, int file, int owner, int from, int to)
 {
 	give_up(m, file, owner, from, to);
-	serve(m);
+	model_stay_changed(m, file, owner);
 }
 
 void model_release(struct model *m, int file, int owner, int from, int to)

@@ -340,6 +340,22 @@ static void test_unlock_without_memory_for_the_split(void **state)
 	hf_locks_free(bed.locks);
 }
 
+/* The grant must end with the lock, or the lock stays. */
+static void test_revoke_without_memory_to_end_a_grant(void **state)
+{
+	struct bed bed;
+
+	bed_open(&bed);
+	bed_lock(&bed, 11, S, 0, 9);
+	bed_lock(&bed, 1, E, 10, 19);
+	bed_wait(&bed, 11, S, 0, 19);
+	bed_unlock(&bed, 1, 10, 19);
+	starve(&bed.locks->lock_pool);
+	assert_int_equal(bed_revoke(&bed, 11, 10, 19), -ENOMEM);
+	assert_locked(&bed, 11, "S[0,9] S[10,19]?");
+	hf_locks_free(bed.locks);
+}
+
 /* What is free beyond what was reserved goes, and no slab may be added. */
 static void keep_reserved_only(struct hf_pool *pool)
 {
@@ -495,6 +511,7 @@ int main(void)
 		cmocka_unit_test(test_waiter_counts_as_the_lock_it_will_become),
 		cmocka_unit_test(test_want_of_memory_changes_nothing),
 		cmocka_unit_test(test_unlock_without_memory_for_the_split),
+		cmocka_unit_test(test_revoke_without_memory_to_end_a_grant),
 		cmocka_unit_test(test_grant_without_memory_comes_later),
 		cmocka_unit_test(test_grant_is_undone_without_memory),
 	};

@@ -691,8 +691,6 @@ static void do_revoke(void)
 		return;
 	model_revoke(&w.model, r.file, r.owner, r.from, r.to);
 	kernel_does(&r, HF_LOCK_NONE);
-	if (chance(4))
-		keep_changed(r.file, r.owner);
 }
 
 static void do_cancel(void)

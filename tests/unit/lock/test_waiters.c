@@ -270,6 +270,41 @@ static void test_revoke_ends_a_grant_in_flight_and_no_waiter(void **state)
 	assert_locked(bed, 11, "E[20,29]?");
 }
 
+/* 11 has a part, waits for more, and gets it in pieces. */
+static void grant_in_pieces(struct bed *bed)
+{
+	bed_lock(bed, 11, S, 0, 9);
+	bed_lock(bed, 1, E, 10, 19);
+	bed_wait(bed, 11, S, 0, 19);
+	bed_unlock(bed, 1, 10, 19);
+	assert_locked(bed, 11, "S[0,9] S[10,19]?");
+	bed_told(bed);
+}
+
+/* GRANTED would name what another owner has now. */
+static void test_revoke_of_a_piece_ends_the_grant(void **state)
+{
+	struct bed *bed = *state;
+
+	grant_in_pieces(bed);
+	assert_int_equal(bed_revoke(bed, 11, 10, 19), HF_LOCK_OK);
+	assert_told(bed, "-o11 S[10,19]? by order, gone o11 confirmed");
+	assert_int_equal(bed_lock(bed, 21, E, 10, 19), HF_LOCK_OK);
+	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
+	assert_locked(bed, 11, "S[0,9]");
+}
+
+/* The client may have heard of the grant. */
+static void test_revoke_beside_a_piece_leaves_the_piece(void **state)
+{
+	struct bed *bed = *state;
+
+	grant_in_pieces(bed);
+	assert_int_equal(bed_revoke(bed, 11, 0, 9), HF_LOCK_OK);
+	assert_told(bed, "-o11 S[0,9] by order, -o11 S[10,19]?, +o11 S[10,19], gone o11 confirmed");
+	assert_locked(bed, 11, "S[10,19]");
+}
+
 static void test_many_waiters_in_order(void **state)
 {
 	struct bed *bed = *state;
@@ -519,6 +554,8 @@ int main(void)
 		bed_test_of(test_a_revoked_lock_goes_to_the_next_waiter),
 		bed_test_of(test_only_the_very_lock_is_revoked),
 		bed_test_of(test_revoke_ends_a_grant_in_flight_and_no_waiter),
+		bed_test_of(test_revoke_of_a_piece_ends_the_grant),
+		bed_test_of(test_revoke_beside_a_piece_leaves_the_piece),
 		bed_test_of(test_many_waiters_in_order),
 		bed_test_of(test_many_shared_waiters_at_once),
 		bed_test_of(test_deadlock_of_two),
