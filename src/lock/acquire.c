@@ -288,6 +288,7 @@ static int enqueue(struct attempt *try)
 		.tag = request->tag,
 		.stamp = request->stamp,
 		.state = request->client_state,
+		.export = request->who.export,
 		.mode = (uint8_t)request->mode,
 		.is_volatile = request->is_volatile,
 		.no_downgrade = request->no_downgrade && request->must_wait,
@@ -382,9 +383,10 @@ static bool repeat_waiter(struct hf_waiter *waiter, const struct hf_lock_request
 	bool is_volatile = waiter->is_volatile && request->is_volatile;
 	bool is_changed = waiter->user != request->user || waiter->offset != request->offset ||
 			  waiter->len != request->len || waiter->state != state ||
-			  waiter->is_volatile != is_volatile;
+			  waiter->export != request->who.export || waiter->is_volatile != is_volatile;
 
 	waiter->user = request->user;
+	waiter->export = request->who.export;
 	waiter->offset = request->offset;
 	waiter->len = request->len;
 	waiter->state = state;

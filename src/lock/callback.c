@@ -67,6 +67,7 @@ void hf_view_waiter(const struct hf_waiter *waiter, struct hf_lock_view *viewp)
 		.stamp = waiter->stamp,
 	};
 	hf_view_target(waiter->holding, &viewp->who);
+	viewp->who.export = waiter->export;
 }
 
 void hf_view_reservation(const struct hf_lock_reservation *reservation,

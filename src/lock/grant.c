@@ -267,6 +267,7 @@ int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter)
 	if (r < 0)
 		return hf_trace(r);
 	hf_view_target(holding, &who);
+	who.export = waiter->export;
 	r = hf_outside_take(locks, &who, hf_waiter_range(waiter), (enum hf_lock_mode)waiter->mode);
 	if (r)
 		return r;

@@ -63,6 +63,7 @@ struct hf_waiter {
 	uint64_t tag; /* see struct hf_lock_view */
 	uint64_t stamp;
 	uint32_t state;
+	uint32_t export; /* of the last request for it, which may not be that of the holding */
 	uint8_t mode;
 	bool is_volatile;
 	bool is_granted;

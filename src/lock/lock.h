@@ -198,7 +198,8 @@ struct hf_lock_client {
 
 /* An owner and a file. */
 struct hf_lock_target {
-	uint32_t export; /* the export; as in the owner's first request for this file; not part of the key */
+	uint32_t export; /* not part of the key. A view of a lock has that of the owner's first request for
+			    this file, a view of a waiter that of the last request for it. */
 	struct hf_bytes handle; /* the file: at most HF_LOCK_HANDLE_MAX bytes */
 	struct hf_lock_client *client;
 	uint64_t owner_id;

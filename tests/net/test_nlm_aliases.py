@@ -138,6 +138,34 @@ class Aliases(Exported):
                 finally:
                     self.reload(self.exports)
 
+    def bar(self, host, name):
+        """A reload takes @host off one of the exports."""
+        others = ", ".join([h.address for h in self.hosts if h is not host] + ["127.0.0.0/8"])
+        self.reload([line.replace("squash", f"rules: [{{{{clients: [{others}]}}}}], squash") if f"name: {name}," in line else line
+                     for line in self.exports])  # fmt: skip
+
+    def test_a_reload_judges_a_waiter_by_the_export_of_its_own_call(self):
+        """b has a lock by one export, and waits by another. It may use one of them only."""
+        for barred, is_granted in (("/data", True), ("/again", False)):
+            with self.subTest(barred=barred):
+                held = self.through("/inner", self.a, 10, 10)
+                self.assert_granted(self.a, held)
+                self.assert_granted(self.b, self.through("/data", self.b, 0, 10))
+                wanted = self.waits(self.b, 10, 10, fh=self.handles["/again"])
+                try:
+                    self.bar(self.b, barred)
+                    self.until(lambda: len(self.rest.get("/api/v1/waiters").json["waiters"]) == is_granted, "it is judged")
+                    self.release(held)
+                    if is_granted:
+                        self.b.wait_granted(wanted)
+                    else:
+                        self.assert_granted(self.c, self.through("/inner", self.c, 10, 10))
+                finally:
+                    self.reload(self.exports)
+                for host in (self.b, self.c):
+                    self.release(self.through("/inner", host), host)
+                self.b.grants.items.clear()
+
     def reload(self, exports):
         before = self.daemon.log.count("configuration loaded again")
         self.write_config(exports)
@@ -162,6 +190,24 @@ class Aliases(Exported):
         finally:
             self.write_config(self.exports)
             self.restart()
+
+
+class GoesOn(Exported):
+    """The same directory as /data and /again, in a server that goes on after a crash."""
+
+    settings = ("store.backend=lmdb", "recovery.after_crash=continue")
+    exports = tuple(f"{{{{path: {{base}}/data, name: {name}, squash: none, local_locks: off}}}}" for name in ("/data", "/again"))
+
+    def test_granted_names_the_handle_that_was_asked_with(self):
+        again = self.handle_of(self.path, "/again")
+        held = self.lock_of(self.a, 10, 10)
+        self.assert_granted(self.a, held)
+        self.assert_granted(self.b, self.lock_of(self.b, 0, 10))
+        wanted = self.waits(self.b, 10, 10, fh=again)
+        self.restart()
+        self.assertIn("stored waiters wait again", self.daemon.log)
+        self.release(held)
+        self.b.wait_granted(wanted)
 
 
 if __name__ == "__main__":

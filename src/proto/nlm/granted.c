@@ -396,7 +396,7 @@ static struct grant *grant_new(struct hf_nlm *nlm, const struct hf_lock_view *wa
 	grant->svid = (int32_t)waiter->who.owner_id;
 	grant->offset = waiter->offset;
 	grant->len = waiter->len;
-	grant->export = grant->route.export ? grant->route.export : waiter->who.export;
+	grant->export = waiter->who.export;
 	handle = hf_nlm_find_handle(nlm, grant->export, waiter->who.handle, &room);
 	grant->handle_len = handle.len;
 	memcpy(grant->handle, handle.data, handle.len);

@@ -58,7 +58,7 @@ static void serve(struct hf_nlm_op *op)
 		.reclaim = args->reclaim,
 		.is_volatile = !is_monitored,
 		.no_downgrade = !args->exclusive,
-		.user = hf_nlm_route_pack(hf_nlm_route_of(&nlm->locals, op->call, op->target.export)),
+		.user = hf_nlm_route_pack(hf_nlm_route_of(&nlm->locals, op->call)),
 		.stamp = hf_loop_now(nlm->options.loop),
 	};
 	bool is_first = hf_lock_client_is_idle(&op->client->locking);

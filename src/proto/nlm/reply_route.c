@@ -31,8 +31,7 @@ static uint16_t find_or_add(struct hf_nlm_locals *locals, const struct hf_addr *
 	return (uint16_t)++locals->n;
 }
 
-struct hf_nlm_route hf_nlm_route_of(struct hf_nlm_locals *locals, const struct hf_rpc_call *call,
-				    uint32_t export)
+struct hf_nlm_route hf_nlm_route_of(struct hf_nlm_locals *locals, const struct hf_rpc_call *call)
 {
 	const struct hf_rpc_header *header = hf_rpc_call_header(call);
 
@@ -41,15 +40,14 @@ struct hf_nlm_route hf_nlm_route_of(struct hf_nlm_locals *locals, const struct h
 		.is_tcp = hf_rpc_call_transport(call) == HF_RPC_TCP,
 		.is_msg = header->procedure == HF_NLM_LOCK_MSG,
 		.local = find_or_add(locals, hf_rpc_call_local(call)),
-		.export = (uint16_t)(export <= HF_NLM_MAX_EXPORTS ? export : 0),
 	};
 }
 
 void *hf_nlm_route_pack(struct hf_nlm_route route)
 {
-	return (void *)((uintptr_t)route.was_told << 32 | (uintptr_t)route.export << 21 |
-			(uintptr_t)route.local << 5 | (uintptr_t)route.version << 2 |
-			(uintptr_t)route.is_tcp << 1 | (uintptr_t)route.is_msg);
+	return (void *)((uintptr_t)route.was_told << 32 | (uintptr_t)route.local << 5 |
+			(uintptr_t)route.version << 2 | (uintptr_t)route.is_tcp << 1 |
+			(uintptr_t)route.is_msg);
 }
 
 struct hf_nlm_route hf_nlm_route_unpack(const void *user)
@@ -60,7 +58,6 @@ struct hf_nlm_route hf_nlm_route_unpack(const void *user)
 				      .is_tcp = bits >> 1 & 1,
 				      .is_msg = bits & 1,
 				      .local = (uint16_t)(bits >> 5),
-				      .export = bits >> 21 & HF_NLM_MAX_EXPORTS,
 				      .was_told = bits >> 32 & 1 };
 }
 

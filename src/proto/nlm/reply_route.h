@@ -15,8 +15,6 @@
 struct hf_rpc_call;
 
 #define HF_NLM_MAX_LOCALS 1024 /* addresses of ours; beyond, the client's last one is taken */
-#define HF_NLM_MAX_EXPORTS \
-	2047 /* that are remembered; beyond, the one by which the owner came first is taken */
 
 struct hf_nlm_locals {
 	struct hf_addr *all; /* their ports are 0 */
@@ -27,17 +25,15 @@ struct hf_nlm_route {
 	uint8_t version;
 	bool is_tcp;
 	bool is_msg;
-	uint16_t local;  /* its place in hf_nlm_locals, from 1; 0: not remembered */
-	uint16_t export; /* whose handle the client has; 0: not remembered */
-	bool was_told;   /* an earlier run of the server may have told the client of the grant */
+	uint16_t local; /* its place in hf_nlm_locals, from 1; 0: not remembered */
+	bool was_told;  /* an earlier run of the server may have told the client of the grant */
 };
 
 void hf_nlm_locals_deinit(struct hf_nlm_locals *locals);
-struct hf_nlm_route hf_nlm_route_of(struct hf_nlm_locals *locals, const struct hf_rpc_call *call,
-				    uint32_t export);
+struct hf_nlm_route hf_nlm_route_of(struct hf_nlm_locals *locals, const struct hf_rpc_call *call);
 void *hf_nlm_route_pack(struct hf_nlm_route route);
 struct hf_nlm_route hf_nlm_route_unpack(const void *user);
-/* As the store has it: the bytes of the route, without the export, and the range as the client wrote it. */
+/* As the store has it: the bytes of the route, and the range as the client wrote it. */
 #define HF_NLM_STORED_ROUTE 39
 size_t hf_nlm_route_encode(const struct hf_nlm_locals *locals, struct hf_nlm_route route, uint64_t offset,
 			   uint64_t len, uint8_t out[HF_NLM_STORED_ROUTE]);

@@ -221,6 +221,27 @@ static void test_export_is_not_part_of_the_file(void **state)
 	assert_int_equal(bed->conflict.who.export, 2);
 }
 
+/* The client that waits has the handle of the export that it last asked by. */
+static void test_export_of_a_waiter_is_that_of_its_own_request(void **state)
+{
+	struct bed *bed = *state;
+	struct hf_lock_request request = {
+		.who = bed_target(bed, 2), .range = { 0, 9 }, .mode = E, .wait = true
+	};
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view waiter;
+
+	bed_lock(bed, 1, E, 0, 9);
+	bed_lock(bed, 2, E, 20, 29);
+	for (uint32_t export = 2; export < 4; export ++) {
+		request.who.export = export;
+		assert_int_equal(hf_lock_acquire(bed->locks, &request, NULL), HF_LOCK_E_QUEUED);
+		cursor = (struct hf_lock_cursor){ 0 };
+		assert_true(hf_lock_next_waiter(bed->locks, &(struct hf_lock_scope){ 0 }, &cursor, &waiter));
+		assert_int_equal(waiter.who.export, export);
+	}
+}
+
 static void test_oh_of_any_length_is_echoed_as_last_seen(void **state)
 {
 	struct bed *bed = *state;
@@ -262,6 +283,7 @@ int main(void)
 		bed_test_of(test_repeat_makes_volatile_firm_but_not_back),
 		bed_test_of(test_records_vanish_with_the_last_lock),
 		bed_test_of(test_export_is_not_part_of_the_file),
+		bed_test_of(test_export_of_a_waiter_is_that_of_its_own_request),
 		bed_test_of(test_oh_of_any_length_is_echoed_as_last_seen),
 	};
 
