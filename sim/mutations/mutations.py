@@ -316,7 +316,7 @@ MUTATIONS = [
     ("a lowered NM_LOCK is stored", f"{NLM}/durable_reply.c",
      ".is_volatile = op->kind->is_unwatched,", ".is_volatile = false,"),
     ("a lowering that is answered is not done", f"{NLM}/durable_reply.c",
-     "if (is_durable && op->finish == HF_NLM_FINISH_DOWNGRADE)\n\t\tdowngrade(op);", ""),
+     "\t\treply_downgraded(op, op->stat);\n", "\t\thf_nlm_reply(op, op->stat);\n"),
     # Unmonitored locks
     ("an NM_LOCK is stored", f"{NLM}/lock.c", ".is_volatile = !is_monitored,", ".is_volatile = false,"),
     ("an NM_LOCK waits", f"{NLM}/lock.c", ".wait = args->block && is_monitored && !args->reclaim,", ".wait = args->block && !args->reclaim,"),

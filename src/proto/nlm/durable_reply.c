@@ -139,6 +139,8 @@ static void refuse_release(struct hf_nlm_op *op)
 	op->stat = HF_NLM_DENIED_GRACE_PERIOD;
 }
 
+static void reply_downgraded(struct hf_nlm_op *op, enum hf_nlm_stat stat);
+
 static void finish(struct hf_nlm_op *op)
 {
 	bool is_durable = op->storing.is_durable;
@@ -149,13 +151,14 @@ static void finish(struct hf_nlm_op *op)
 	}
 	if (!is_durable && op->finish == HF_NLM_FINISH_RELEASE) {
 		refuse_release(op);
-	} else if (!is_durable) {
+	} else if (!is_durable && op->finish != HF_NLM_FINISH_DOWNGRADED) {
 		op->stat = refusal(op->nlm, op->finish, op->args.reclaim);
 		hf_nlm_undo(op, op->finish);
 	}
 	if (is_durable && op->finish == HF_NLM_FINISH_DOWNGRADE)
-		downgrade(op);
-	hf_nlm_reply(op, op->stat);
+		reply_downgraded(op, op->stat);
+	else
+		hf_nlm_reply(op, op->stat);
 }
 
 static void on_promise(struct hf_promise *promise, bool is_durable)
@@ -172,6 +175,7 @@ static enum hf_reply_says says(const struct hf_nlm_op *op)
 	case HF_NLM_FINISH_RESTART:
 		return HF_SAYS_RESTARTED;
 	case HF_NLM_FINISH_RELEASE:
+	case HF_NLM_FINISH_DOWNGRADED:
 		return HF_SAYS_RELEASED;
 	default:
 		return HF_SAYS_GRANTED;
@@ -407,18 +411,23 @@ static bool batch_continuable_release(struct hf_nlm_op *op, enum hf_nlm_stat sta
 	return true;
 }
 
-static bool batch_released(struct hf_nlm_op *op, enum hf_nlm_stat stat)
+/* The same where the reply stays as it is, even if the store fails. */
+static bool batch_unchanged(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 {
-	struct hf_nlm_batch *batch;
+	struct hf_nlm_batch *batch = choose_batch(op);
 
-	if (HF_UNLIKELY(hf_recovery_is_continuable(op->nlm->options.recovery)))
-		return batch_continuable_release(op, stat);
-	batch = choose_batch(op);
 	if (!batch || !hf_rpc_delay_call(&batch->delay, op->call))
 		return false;
 	hf_nlm_reply(op, stat);
 	promise_batch(batch);
 	return true;
+}
+
+static bool batch_released(struct hf_nlm_op *op, enum hf_nlm_stat stat)
+{
+	if (HF_UNLIKELY(hf_recovery_is_continuable(op->nlm->options.recovery)))
+		return batch_continuable_release(op, stat);
+	return batch_unchanged(op, stat);
 }
 
 /* Which way */
@@ -433,6 +442,22 @@ void hf_nlm_reply_granted(struct hf_nlm_op *op, bool is_new)
 		store(op, HF_NLM_GRANTED_STAT, is_new ? HF_NLM_FINISH_NEW_LOCK : HF_NLM_FINISH_REPEAT);
 }
 
+/*
+ * A run that goes on from what is stored would have the exclusive lock again, and keep others out. So the
+ * reply waits for the store once more. If the store fails, the reply is the same. A client that is refused
+ * has what it had before, but others may share the range by now.
+ */
+static void reply_downgraded(struct hf_nlm_op *op, enum hf_nlm_stat stat)
+{
+	struct hf_recovery *recovery = op->nlm->options.recovery;
+
+	downgrade(op);
+	if (!hf_recovery_is_continuable(recovery) || hf_recovery_is_release_durable(recovery))
+		hf_nlm_reply(op, stat);
+	else if (hf_recovery_durability(recovery, NULL) != HF_DURABLE_SOON || !batch_unchanged(op, stat))
+		store(op, stat, HF_NLM_FINISH_DOWNGRADED);
+}
+
 void hf_nlm_reply_durable(struct hf_nlm_op *op, enum hf_nlm_stat stat, enum hf_nlm_finish how)
 {
 	if (durability_of(op) != HF_DURABLE) {
@@ -440,8 +465,9 @@ void hf_nlm_reply_durable(struct hf_nlm_op *op, enum hf_nlm_stat stat, enum hf_n
 		return;
 	}
 	if (how == HF_NLM_FINISH_DOWNGRADE)
-		downgrade(op);
-	hf_nlm_reply(op, stat);
+		reply_downgraded(op, stat);
+	else
+		hf_nlm_reply(op, stat);
 }
 
 /* The client has let go of it even if the store fails: see HF_SAYS_RELEASED. */

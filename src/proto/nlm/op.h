@@ -83,6 +83,7 @@ enum hf_nlm_finish {
 				 a wait for the same is left */
 	HF_NLM_FINISH_WAIT,   /* not durable: the wait is cancelled */
 	HF_NLM_FINISH_DOWNGRADE,   /* durable: the lock becomes shared; not durable: as for REPEAT */
+	HF_NLM_FINISH_DOWNGRADED,  /* the lock is shared now; the reply is the same */
 	HF_NLM_FINISH_RESERVATION, /* not durable: the reservation is given back */
 	HF_NLM_FINISH_RELEASE, /* the reply is the same; or, if the next run may go on from here and it is not
 				durable, the client is to ask again */

@@ -84,13 +84,14 @@ static void make_connection(void)
 	assert_true(hf_addr_parse(&c->peer, CALLS_HOST) && hf_addr_parse(&c->local, "10.0.0.1"));
 }
 
-int calls_setup(uint32_t locks_per_client)
+int calls_setup(uint32_t locks_per_client, bool continues)
 {
 	struct hf_nlm_options options = { .server_name = "server" };
 
 	memset(&calls, 0, sizeof(calls));
 	world_init(&calls.world);
 	calls.world.options.lock_limits.locks_per_client = locks_per_client;
+	calls.world.options.continues = continues;
 	world_up(&calls.world);
 	world_turn(&calls.world);
 	calls.lane.loop = options.loop = calls.world.loop;

@@ -31,7 +31,8 @@ struct calls {
 
 extern struct calls calls;
 
-int calls_setup(uint32_t locks_per_client); /* 0: as many as otherwise */
+/* @locks_per_client: 0: as many as otherwise. @continues: the next run may go on where this one ends. */
+int calls_setup(uint32_t locks_per_client, bool continues);
 int calls_teardown(void **state);
 
 /* A LOCK or an UNLOCK by process 7, or a SHARE that reads and denies writing. */

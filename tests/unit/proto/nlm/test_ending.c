@@ -374,19 +374,82 @@ static void test_an_unlock_while_everything_is_written_anew(void **state)
 	expect(unlocking, "GRANTED");
 }
 
+/* The exclusive lock would be back after a crash, and keep others out. */
+static void test_a_lowering_is_answered_when_it_is_stored(void **state)
+{
+	struct disk *disk = &calls.world.disk;
+	uint32_t lowering;
+
+	lock((struct ask){ .name = "x" });
+	world_turn(&calls.world);
+	disk->is_slow = true;
+	lowering = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .is_shared = true });
+	world_until(&calls.world, disk->n_held == 1);
+	assert_null(calls.said[lowering]);
+	disk->is_slow = false;
+	disk_let_go(disk);
+	expect(lowering, "GRANTED");
+}
+
+/* It waits for the store before it is done, and again after. */
+static void test_a_lowering_behind_another_write(void **state)
+{
+	struct disk *disk = &calls.world.disk;
+	uint32_t lowering;
+
+	lock((struct ask){ .name = "x" });
+	disk->is_slow = true;
+	call_up((struct ask){ HF_NLM_LOCK, .host = "10.0.0.5", .name = "z", .file = "g" });
+	lowering =
+		call_up((struct ask){ HF_NLM_LOCK, .name = "x", .offset = 3, .len = 1, .is_shared = true });
+	while (!calls.said[lowering]) {
+		world_until(&calls.world, disk->n_held || calls.said[lowering]);
+		if (!calls.said[lowering])
+			disk_let_go(disk);
+		world_turn(&calls.world);
+	}
+	assert_int_equal(disk_count(disk, HF_RECORD_LOCK), 4);
+	disk->is_slow = false;
+	disk_let_go(disk);
+	expect(lowering, "GRANTED");
+}
+
+/* A program that is refused believes that it still has the exclusive lock. */
+static void test_a_lowering_that_is_not_stored(void **state)
+{
+	struct disk *disk = &calls.world.disk;
+	struct hf_client *other = world_client(&calls.world, "10.0.0.5", "z");
+	struct hf_lock_request sharing = world_request(other, 7, "f", 0, 9);
+
+	lock((struct ask){ .name = "x" });
+	world_turn(&calls.world);
+	disk->is_broken = true;
+	expect(call_up((struct ask){ HF_NLM_LOCK, .name = "x", .is_shared = true }), "GRANTED");
+	assert_false(hf_recovery_can_promise(calls.world.recovery));
+	sharing.mode = HF_LOCK_SHARED;
+	assert_int_equal(hf_lock_acquire(calls.nlm->locks, &sharing, NULL), HF_LOCK_OK);
+	disk->is_broken = false;
+	world_until(&calls.world, hf_recovery_can_promise(calls.world.recovery));
+}
+
 static int setup(void **state)
 {
-	return calls_setup(0);
+	return calls_setup(0, false);
+}
+
+static int setup_to_go_on(void **state)
+{
+	return calls_setup(0, true);
 }
 
 static int setup_for_three(void **state)
 {
-	return calls_setup(3);
+	return calls_setup(3, false);
 }
 
 static int setup_for_one(void **state)
 {
-	return calls_setup(1);
+	return calls_setup(1, false);
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, calls_teardown)
@@ -409,6 +472,12 @@ int main(void)
 		T(test_who_polls_when_the_store_fails_waits_no_more_on_a_connection),
 		T(test_who_waits_still_waits_when_a_call_is_taken_back),
 		T(test_who_waits_still_waits_when_a_reply_is_taken_back),
+		cmocka_unit_test_setup_teardown(test_a_lowering_is_answered_when_it_is_stored, setup_to_go_on,
+						calls_teardown),
+		cmocka_unit_test_setup_teardown(test_a_lowering_behind_another_write, setup_to_go_on,
+						calls_teardown),
+		cmocka_unit_test_setup_teardown(test_a_lowering_that_is_not_stored, setup_to_go_on,
+						calls_teardown),
 		cmocka_unit_test_setup_teardown(test_a_lowering_has_room, setup_for_three, calls_teardown),
 		cmocka_unit_test_setup_teardown(test_an_unlock_that_makes_too_many, setup_for_one,
 						calls_teardown),

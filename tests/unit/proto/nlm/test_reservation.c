@@ -92,7 +92,7 @@ static void test_a_reclaim_from_another_port(void **state)
 static int setup(void **state)
 {
 	register_fails = false;
-	return calls_setup(0);
+	return calls_setup(0, false);
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, calls_teardown)

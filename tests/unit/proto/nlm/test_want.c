@@ -186,7 +186,7 @@ static bool play(long from, long to)
 {
 	bool was_refused;
 
-	calls_setup(0);
+	calls_setup(0, false);
 	calls.is_wanting = is_wanting;
 	n_asked = 0;
 	first = from;
