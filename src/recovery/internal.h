@@ -53,7 +53,8 @@ struct hf_not_exported {
 
 /* waiting.c */
 struct hf_waiting {
-	struct hf_list loaded; /* until hf_recovery_start() */
+	struct hf_list loaded;      /* until hf_recovery_start() */
+	struct hf_hashtable grants; /* of those: by client, owner and file; without chains until the load */
 };
 
 /* promise.c */
@@ -313,8 +314,8 @@ void hf_waiting_forget(struct hf_recovery *recovery); /* this run starts over */
 /* What each loaded waiter wants. Ends with the first result that is not 0, and returns it. */
 int hf_waiting_visit(struct hf_recovery *recovery, int (*fn)(void *user, const struct hf_store_lock *wants),
 		     void *user);
-/* Was a grant of this owner loaded that covers the range? */
-bool hf_waiting_has_grant(const struct hf_recovery *recovery, const struct hf_client *client, uint64_t owner,
+/* Was a grant of this owner in this file loaded that covers the range, and can it be restored? */
+bool hf_waiting_has_grant(const struct hf_recovery *recovery, const struct hf_lock_target *who,
 			  struct hf_range range);
 void hf_waiting_restore(struct hf_recovery *recovery);
 

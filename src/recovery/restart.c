@@ -390,7 +390,7 @@ static int restore_prior(struct loading *loading, const struct provisional *prov
 
 	/* Its client may have been told, and no grant in flight would give it the lock again: the owner has
 	 * it. */
-	if (!hf_waiting_has_grant(recovery, provisional->client, provisional->owner, provisional->range)) {
+	if (!hf_waiting_has_grant(recovery, &request.who, provisional->range)) {
 		hf_log_warn("a stored lock belongs to a grant that is not stored: its owner has the lock",
 			    "id=%llu", (unsigned long long)provisional->id);
 		request.mode = (enum hf_lock_mode)provisional->mode;

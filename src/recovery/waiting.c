@@ -18,11 +18,15 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/le.h"
 #include "base/log.h"
 #include "recovery/internal.h"
 
 struct loaded {
 	struct hf_link link;
+	struct hf_hash_node node; /* in grants, if it is one that can be restored */
+	uint8_t key_len;          /* of that grant: the file as the lock table knows it */
+	uint8_t key[HF_LOCK_HANDLE_MAX];
 	struct hf_store_waiter fact; /* its bytes are in @bytes */
 	uint8_t bytes[];
 };
@@ -35,6 +39,49 @@ static struct hf_bytes copy(uint8_t **to, struct hf_bytes bytes)
 		memcpy(*to, bytes.data, bytes.len);
 	*to += bytes.len;
 	return mine;
+}
+
+static bool is_possible(const struct hf_store_lock *wants)
+{
+	return hf_range_is_valid((struct hf_range){ wants->start, wants->end }) &&
+	       wants->handle.len <= HF_LOCK_HANDLE_MAX && wants->oh.len <= HF_LOCK_OH_MAX &&
+	       (wants->mode == HF_LOCK_SHARED || wants->mode == HF_LOCK_EXCLUSIVE);
+}
+
+/* False: it names nothing that is there. */
+static bool find_file(struct hf_recovery *recovery, const struct hf_store_lock *wants, uint32_t *exportp,
+		      uint8_t room[HF_LOCK_HANDLE_MAX], struct hf_bytes *keyp)
+{
+	if (!is_possible(wants) || !recovery->exports.find(recovery->exports.user, wants->export, exportp))
+		return false;
+	*keyp = hf_export_names_key_of(recovery, *exportp, wants->handle, room);
+	return keyp->len != 0;
+}
+
+static uint64_t hash_of(const struct hf_recovery *recovery, struct hf_bytes client, uint64_t owner,
+			struct hf_bytes key)
+{
+	uint8_t bytes[16 + HF_LOCK_HANDLE_MAX];
+	uint8_t *p = hf_le_put64(bytes, hf_siphash(&recovery->key, client.data, client.len));
+
+	p = hf_le_put_bytes(hf_le_put64(p, owner), key);
+	return hf_siphash(&recovery->key, bytes, (size_t)(p - bytes));
+}
+
+/* The export of a grant may not be that of the owner's locks, and have gone alone. */
+static void note_grant(struct hf_recovery *recovery, struct loaded *loaded)
+{
+	const struct hf_store_lock *wants = &loaded->fact.wants;
+	uint8_t room[HF_LOCK_HANDLE_MAX];
+	struct hf_bytes key;
+	uint32_t export;
+
+	if (!find_file(recovery, wants, &export, room, &key))
+		return;
+	loaded->key_len = (uint8_t)key.len;
+	memcpy(loaded->key, key.data, key.len);
+	hf_hashtable_insert(&recovery->waiting.grants, &loaded->node,
+			    hash_of(recovery, wants->client, wants->owner, key));
 }
 
 static int load_waiter(void *user, const struct hf_store_waiter *fact)
@@ -55,6 +102,8 @@ static int load_waiter(void *user, const struct hf_store_waiter *fact)
 	loaded->fact.wants.oh = copy(&to, wants->oh);
 	loaded->fact.route = copy(&to, fact->route);
 	hf_list_push_back(&recovery->waiting.loaded, &loaded->link);
+	if (fact->is_granted)
+		note_grant(recovery, loaded);
 	return 0;
 }
 
@@ -65,7 +114,9 @@ static void forget(struct hf_recovery *recovery, struct loaded *loaded)
 
 int hf_waiting_load(struct hf_recovery *recovery)
 {
-	return hf_store_load_waiters(recovery->store, load_waiter, recovery);
+	int r = hf_hashtable_init(&recovery->waiting.grants);
+
+	return r < 0 ? hf_trace(r) : hf_store_load_waiters(recovery->store, load_waiter, recovery);
 }
 
 int hf_waiting_visit(struct hf_recovery *recovery, int (*fn)(void *user, const struct hf_store_lock *wants),
@@ -88,25 +139,23 @@ void hf_waiting_forget(struct hf_recovery *recovery)
 	hf_waiting_deinit(recovery);
 }
 
-bool hf_waiting_has_grant(const struct hf_recovery *recovery, const struct hf_client *client, uint64_t owner,
+bool hf_waiting_has_grant(const struct hf_recovery *recovery, const struct hf_lock_target *who,
 			  struct hf_range range)
 {
-	hf_list_for_each(pos, &recovery->waiting.loaded) {
-		const struct hf_store_waiter *fact = &hf_list_entry(pos, struct loaded, link)->fact;
+	const struct hf_bytes client = hf_bytes_of_str(hf_client_of(who->client)->id);
 
-		if (fact->is_granted && fact->wants.owner == owner && fact->wants.start <= range.start &&
-		    fact->wants.end >= range.end &&
-		    hf_bytes_equal(fact->wants.client, hf_bytes_of_str(client->id)))
+	hf_hash_for_each(node, &recovery->waiting.grants,
+			 hash_of(recovery, client, who->owner_id, who->handle)) {
+		const struct loaded *loaded = hf_container_of(node, struct loaded, node);
+		const struct hf_store_lock *wants = &loaded->fact.wants;
+
+		if (wants->owner == who->owner_id && wants->kind == who->owner_kind &&
+		    wants->start <= range.start && wants->end >= range.end &&
+		    hf_bytes_equal(wants->client, client) &&
+		    hf_bytes_equal(hf_bytes_of(loaded->key, loaded->key_len), who->handle))
 			return true;
 	}
 	return false;
-}
-
-static bool is_possible(const struct hf_store_lock *wants)
-{
-	return hf_range_is_valid((struct hf_range){ wants->start, wants->end }) &&
-	       wants->handle.len <= HF_LOCK_HANDLE_MAX && wants->oh.len <= HF_LOCK_OH_MAX &&
-	       (wants->mode == HF_LOCK_SHARED || wants->mode == HF_LOCK_EXCLUSIVE);
 }
 
 /* Everything but the way of the grant. False: it names nothing that is there. */
@@ -114,10 +163,8 @@ static bool make_request(struct hf_recovery *recovery, const struct hf_store_loc
 			 struct hf_client *client, uint8_t room[HF_LOCK_HANDLE_MAX],
 			 struct hf_lock_request *request)
 {
-	if (!client || !is_possible(wants) ||
-	    !recovery->exports.find(recovery->exports.user, wants->export, &request->who.export))
+	if (!client || !find_file(recovery, wants, &request->who.export, room, &request->who.handle))
 		return false;
-	request->who.handle = hf_export_names_key_of(recovery, request->who.export, wants->handle, room);
 	request->who.client = &client->locking;
 	request->who.owner_id = wants->owner;
 	request->who.owner_kind = wants->kind;
@@ -126,7 +173,7 @@ static bool make_request(struct hf_recovery *recovery, const struct hf_store_loc
 	request->mode = (enum hf_lock_mode)wants->mode;
 	request->client_state = (uint32_t)hf_client_stored_number(wants->client_state);
 	request->no_downgrade = true; /* the owner may have asked for more since */
-	return request->who.handle.len != 0;
+	return true;
 }
 
 /* Its registration was lost, and the restart made another one, without the address. */
@@ -210,6 +257,7 @@ void hf_waiting_deinit(struct hf_recovery *recovery)
 {
 	struct hf_link *link;
 
+	hf_hashtable_deinit(&recovery->waiting.grants);
 	while ((link = hf_list_pop_front(&recovery->waiting.loaded)))
 		free(hf_list_entry(link, struct loaded, link));
 }

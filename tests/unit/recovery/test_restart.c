@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "recovery/internal.h"
+
 /* Two locks of alpha, one of carol, killed and up again. */
 static void three_locks_and_a_crash(void)
 {
@@ -432,6 +434,58 @@ static void settle_to_go_on(void)
 	world_kill(&w);
 }
 
+/* A lock of a grant in flight, in this file. Before the grant the owner had nothing there. */
+static void put_piece(const char *file, uint64_t id)
+{
+	uint8_t out[HF_RECORD_MAX];
+	struct hf_store_lock fact = lock_fact("nlm:10.0.0.11:alpha", "7", id, 0, 9);
+
+	fact.handle = hf_bytes_of_str(file);
+	fact.flags = HF_PERSIST_OF_GRANT;
+	put_record(out, hf_record_encode_lock(out, &fact));
+}
+
+static void put_grant(const char *file, const char *export, uint64_t id)
+{
+	uint8_t out[HF_RECORD_MAX];
+	struct hf_store_waiter fact = { .wants = lock_fact("nlm:10.0.0.11:alpha", export, id, 0, 9),
+					.is_granted = true };
+
+	fact.wants.handle = hf_bytes_of_str(file);
+	put_record(out, hf_record_encode_waiter(out, &fact));
+}
+
+static void expect_held(const char *file)
+{
+	struct hf_lock_request request = world_request(c(), 7, file, 0, 9);
+
+	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_E_CONFLICT);
+}
+
+/* Its client may have been told. The grant of another file does not give it this lock again. */
+static void test_stored_lock_of_a_grant_that_is_not_stored(void **state)
+{
+	settle_to_go_on();
+	put_piece("f", 5);
+	put_piece("g", 6);
+	put_grant("g", "7", 8);
+	world_restart(&w);
+	assert_true(hf_recovery_continues(w.recovery));
+	expect_held("f");
+	expect_held("g");
+}
+
+/* The client waited by another export than it had locked by. */
+static void test_stored_grant_of_an_export_that_is_gone(void **state)
+{
+	settle_to_go_on();
+	put_piece("f", 5);
+	put_grant("f", "gone", 8);
+	world_restart(&w);
+	assert_true(hf_recovery_continues(w.recovery));
+	expect_held("f");
+}
+
 static void expect_restart_when_the_store_is_back(int32_t before)
 {
 	world_turn(&w);
@@ -560,6 +614,8 @@ int main(void)
 		T(test_records_that_cannot_be_true),
 		T(test_stored_lock_of_an_unknown_client_dies_with_it),
 		T(test_stored_waiter_of_an_unknown_client_dies_with_it),
+		T(test_stored_lock_of_a_grant_that_is_not_stored),
+		T(test_stored_grant_of_an_export_that_is_gone),
 		T(test_start_over_that_is_stored_late),
 		T(test_simulated_restart_while_the_store_is_away),
 		T(test_ids_that_come_round_again),
