@@ -154,7 +154,6 @@ struct hf_lock_reservation {
 	uint32_t n_unsure;      /* of count: the owner was told to ask again */
 	uint64_t mark;          /* of the last request; 0: it had none */
 	bool is_restored;       /* and no other request came since */
-	uint32_t n_doubted;     /* releases that come again and are not counted then */
 	uint8_t access;
 	uint8_t deny;
 	struct hf_oh oh;

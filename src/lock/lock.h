@@ -519,10 +519,10 @@ int hf_lock_reserve_once(struct hf_locks *locks, const struct hf_lock_target *wh
 			 uint8_t deny, uint32_t client_state, bool reclaim, uint64_t mark);
 int hf_lock_unreserve_once(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
 			   uint8_t deny, uint64_t mark);
-/* The last hf_lock_unreserve() of this owner could not be promised, and comes again: the next one counts
- * nothing. */
-void hf_lock_doubt_release(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
-			   uint8_t deny);
+/* The last hf_lock_unreserve() of this owner could not be promised, and comes again: the owner has that one
+ * until then, unless it was the last. */
+void hf_lock_undo_unreserve(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
+			    uint8_t deny);
 /* The owner was told to ask again for one that it holds: the next reclaim is that one, and adds none. */
 void hf_lock_doubt_reservation(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
 			       uint8_t deny);

@@ -317,10 +317,6 @@ int hf_lock_unreserve_once(struct hf_locks *locks, const struct hf_lock_target *
 	assert(!locks->in_event);
 	if (!reservation || is_repeated(reservation, mark))
 		return HF_LOCK_OK;
-	if (reservation->n_doubted) {
-		reservation->n_doubted--;
-		return HF_LOCK_OK;
-	}
 	set_mark(reservation, mark);
 	if (reservation->count)
 		count(locks, reservation, UINT32_MAX);
@@ -331,13 +327,19 @@ int hf_lock_unreserve_once(struct hf_locks *locks, const struct hf_lock_target *
 	return HF_LOCK_OK;
 }
 
-void hf_lock_doubt_release(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
-			   uint8_t deny)
+/* While there is a record, the owner has one more of the same: none that conflicts can have come. Without a
+ * record, the next release finds nothing. */
+void hf_lock_undo_unreserve(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
+			    uint8_t deny)
 {
 	struct hf_lock_reservation *reservation = find_by_handle(locks, who, access, deny);
 
-	if (reservation)
-		reservation->n_doubted++;
+	assert(!locks->in_event);
+	if (!reservation)
+		return;
+	set_mark(reservation, 0);
+	count(locks, reservation, 1);
+	hf_emit_reservation_added(locks, reservation, false);
 }
 
 bool hf_lock_find_reservation(const struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,

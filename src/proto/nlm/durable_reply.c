@@ -126,7 +126,7 @@ static enum hf_nlm_stat refusal(const struct hf_nlm *nlm, enum hf_nlm_finish fin
 
 /*
  * What the client gave up is gone, but a run that goes on from what is stored would have it again. The client
- * gives it up again. Reservations are counted: the second time nothing more is given up.
+ * gives it up again. Reservations are counted: the client has this one again until then, in whatever run.
  */
 static void refuse_release(struct hf_nlm_op *op)
 {
@@ -135,7 +135,7 @@ static void refuse_release(struct hf_nlm_op *op)
 	if (!hf_recovery_is_continuable(op->nlm->options.recovery))
 		return;
 	if (op->kind->results == HF_NLM_SHARE_RES && op->stat == HF_NLM_GRANTED_STAT && op->client)
-		hf_lock_doubt_release(op->nlm->locks, &op->target, view.access, view.deny);
+		hf_lock_undo_unreserve(op->nlm->locks, &op->target, view.access, view.deny);
 	op->stat = HF_NLM_DENIED_GRACE_PERIOD;
 }
 

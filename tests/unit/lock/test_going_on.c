@@ -144,7 +144,8 @@ static void test_a_repeated_reservation_counts_once(void **state)
 	assert_int_equal(hf_lock_reserve_once(bed->locks, &who, 1, 0, 0, false, 78), HF_LOCK_OK);
 	assert_int_equal(hf_lock_count_reservations(bed->locks, &who, 1, 0), 3);
 	hf_lock_unreserve_once(bed->locks, &who, 1, 0, 79);
-	hf_lock_doubt_release(bed->locks, &who, 1, 0); /* it could not be promised, and comes again */
+	hf_lock_undo_unreserve(bed->locks, &who, 1, 0); /* it could not be promised, and comes again */
+	assert_int_equal(hf_lock_count_reservations(bed->locks, &who, 1, 0), 3);
 	hf_lock_unreserve_once(bed->locks, &who, 1, 0, 80);
 	assert_int_equal(hf_lock_count_reservations(bed->locks, &who, 1, 0), 2);
 }

@@ -276,6 +276,42 @@ static void test_reclaim_repeated_after_grace_without_a_store(void **state)
 	assert_int_equal(n_reservations(a()), 1);
 }
 
+static uint32_t count_of(struct hf_client *client)
+{
+	struct hf_lock_target who = target(client);
+
+	return hf_lock_count_reservations(hf_recovery_locks(w.recovery), &who, 1, 2);
+}
+
+/* The client comes again with another number, when the next run goes on. */
+static void test_a_release_that_was_undone_counts_in_the_next_run(void **state)
+{
+	struct hf_lock_target who;
+
+	world_kill(&w);
+	disk_wipe(&w.disk);
+	w.options.continues = true;
+	world_up(&w);
+	assert_int_equal(hf_recovery_start(w.recovery), 0);
+	for (unsigned int i = 0; i < 2; i++)
+		assert_int_equal(reserve(a(), 1, 2), HF_LOCK_OK);
+	world_turn(&w);
+	w.disk.is_broken = true;
+	who = target(a());
+	hf_lock_unreserve_once(hf_recovery_locks(w.recovery), &who, 1, 2, 77);
+	world_until(&w, !hf_recovery_can_promise(w.recovery));
+	hf_lock_undo_unreserve(hf_recovery_locks(w.recovery), &who, 1, 2);
+	w.disk.is_broken = false;
+	world_until(&w, hf_recovery_can_promise(w.recovery));
+	world_turn(&w);
+	world_restart(&w);
+	assert_true(hf_recovery_continues(w.recovery));
+	assert_int_equal(count_of(a()), 2);
+	who = target(a());
+	hf_lock_unreserve_once(hf_recovery_locks(w.recovery), &who, 1, 2, 78);
+	assert_int_equal(count_of(a()), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -294,6 +330,7 @@ int main(void)
 		T(test_late_ones_are_forgotten_in_time),
 		T(test_locks_in_between_are_no_conflict),
 		T(test_reclaim_repeated_after_grace_without_a_store),
+		T(test_a_release_that_was_undone_counts_in_the_next_run),
 	};
 
 	return cmocka_run_group_tests_name("reservations", tests, NULL, NULL);

@@ -125,7 +125,7 @@ static void put_share_args(struct hf_xdr_out *out, const struct ask *ask)
 
 static void put_args(struct hf_xdr_out *out, const struct ask *ask)
 {
-	if (ask->procedure == HF_NLM_SHARE) {
+	if (ask->procedure == HF_NLM_SHARE || ask->procedure == HF_NLM_UNSHARE) {
 		put_share_args(out, ask);
 		return;
 	}

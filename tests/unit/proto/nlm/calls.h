@@ -35,7 +35,7 @@ extern struct calls calls;
 int calls_setup(uint32_t locks_per_client, bool continues);
 int calls_teardown(void **state);
 
-/* A LOCK or an UNLOCK by process 7, or a SHARE that reads and denies writing. */
+/* A LOCK or an UNLOCK by process 7, or a SHARE or an UNSHARE that reads and denies writing. */
 struct ask {
 	enum hf_nlm_proc procedure;
 	const char *host;  /* NULL: CALLS_HOST */

@@ -89,6 +89,27 @@ static void test_a_reclaim_from_another_port(void **state)
 	ask_for(HF_NLM_LOCK, again, "GRANTED");
 }
 
+/* The next run may go on from here: the client gives it up again, and has one less then. */
+static void test_a_release_that_is_not_stored(void **state)
+{
+	reserve((struct ask){ 0 }, "GRANTED");
+	reserve((struct ask){ 0 }, "GRANTED");
+	world_turn(&calls.world);
+	calls.world.disk.is_broken = true;
+	ask_for(HF_NLM_UNSHARE, (struct ask){ 0 }, "DENIED_GRACE_PERIOD");
+	assert_int_equal(n_reservations(), 2);
+	calls.world.disk.is_broken = false;
+	world_until(&calls.world, hf_recovery_can_promise(calls.world.recovery));
+	ask_for(HF_NLM_UNSHARE, (struct ask){ 0 }, "GRANTED");
+	assert_int_equal(n_reservations(), 1);
+}
+
+static int setup_to_go_on(void **state)
+{
+	register_fails = false;
+	return calls_setup(0, true);
+}
+
 static int setup(void **state)
 {
 	register_fails = false;
@@ -104,6 +125,8 @@ int main(void)
 		T(test_another_one_goes),
 		T(test_what_the_client_has_stays),
 		T(test_a_reclaim_from_another_port),
+		cmocka_unit_test_setup_teardown(test_a_release_that_is_not_stored, setup_to_go_on,
+						calls_teardown),
 	};
 
 	return cmocka_run_group_tests_name("reservation", tests, NULL, NULL);
