@@ -1,6 +1,7 @@
 #include "export/sweeper.h"
 
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #include "base/error.h"
@@ -17,6 +18,7 @@ struct hf_sweeper {
 	struct hf_loop *loop;
 	struct hf_exports *exports;
 	struct hf_task task; /* closes at once: the cache is full */
+	_Atomic bool is_posted;
 	bool is_stopped;
 	struct hf_timer timer;
 	struct hf_work work;
@@ -77,6 +79,7 @@ static void run_task(struct hf_task *task)
 {
 	struct hf_sweeper *sweeper = hf_container_of(task, struct hf_sweeper, task);
 
+	atomic_store(&sweeper->is_posted, false); /* before it looks: a file that comes now is posted again */
 	if (!sweeper->is_stopped)
 		start_all(sweeper);
 }
@@ -85,7 +88,8 @@ static void on_full(void *user)
 {
 	struct hf_sweeper *sweeper = user;
 
-	hf_loop_post(sweeper->loop, &sweeper->task);
+	if (!atomic_exchange(&sweeper->is_posted, true))
+		hf_loop_post(sweeper->loop, &sweeper->task);
 }
 
 static void run_sweep(struct hf_work *work)

@@ -137,7 +137,7 @@ static int open_once(struct hf_file *file, _Atomic int *slot, int flags, bool ca
 	pthread_mutex_lock(&file->lock);
 	fd = open_slot(file, slot, flags);
 	pthread_mutex_unlock(&file->lock);
-	hf_files_make_room_for(file);
+	hf_files_make_room_for(file, true);
 	return fd;
 }
 
@@ -166,7 +166,7 @@ static int sync_now(struct hf_file *file)
 		pthread_mutex_lock(&file->lock);
 		fd = file->write_fd >= 0 ? file->write_fd : open_slot(file, &file->read_fd, O_RDONLY);
 		pthread_mutex_unlock(&file->lock);
-		hf_files_make_room_for(file);
+		hf_files_make_room_for(file, false);
 		if (fd < 0 && fd != -EACCES && fd != -EPERM && !hf_volume_is_want(fd))
 			return fd;
 	}

@@ -106,8 +106,8 @@ void hf_files_forget_volume(struct hf_files *files, const struct hf_volume *volu
 struct hf_volume *hf_files_next_to_close(struct hf_files *files);
 void hf_files_close(struct hf_files *files, struct hf_volume *volume);
 void hf_files_put_off(struct hf_files *files, struct hf_volume *volume);
-/* @fn is called, on any thread, when files wait while the cache is full, and not again until
- * hf_files_next_to_close() is called. Set it while no other thread uses the cache. */
+/* @fn is called, on any thread, for each file that waits while the cache is full. Set it while no other
+ * thread uses the cache. */
 void hf_files_set_on_full(struct hf_files *files, void (*fn)(void *user), void *user);
 /* Closes all that wait, on this thread. */
 void hf_files_close_all(struct hf_files *files);

@@ -49,7 +49,6 @@ struct hf_files {
 	struct hf_list to_close; /* volumes; under close_lock, like their lists of files */
 	void (*on_full)(void *user);
 	void *on_full_user;
-	_Atomic bool was_told_full; /* and hf_files_next_to_close() has not been called since */
 	struct shard shards[N_SHARDS];
 };
 
@@ -203,8 +202,7 @@ void hf_files_close_later(struct hf_file *file)
 	if (!volume->has_closer && !hf_link_is_linked(&volume->to_close))
 		hf_list_push_back(&files->to_close, &volume->to_close);
 	pthread_mutex_unlock(&files->close_lock);
-	if (files->on_full && hf_files_count_fds(files) >= files->max_fds &&
-	    !atomic_exchange(&files->was_told_full, true))
+	if (files->on_full && hf_files_count_fds(files) >= files->max_fds)
 		files->on_full(files->on_full_user);
 }
 
@@ -262,7 +260,6 @@ struct hf_volume *hf_files_next_to_close(struct hf_files *files)
 	struct hf_volume *volume = NULL;
 	struct hf_link *link;
 
-	atomic_store(&files->was_told_full, false);
 	pthread_mutex_lock(&files->close_lock);
 	link = hf_list_pop_front(&files->to_close);
 	if (link) {
@@ -355,18 +352,17 @@ static bool evict_one(struct shard *shard, const struct hf_volume *volume)
 		hf_file_close(victim);
 	else
 		hf_file_unref(victim);
-	return stays || is_own;
+	return is_own;
 }
 
-/* Near the limit the present shard closes one of its files; over time all shards do. Syncs none: the caller
- * may be in a sync itself. */
-void hf_files_make_room_for(const struct hf_file *file)
+/* Near the limit the present shard closes one of its files; over time all shards do. */
+void hf_files_make_room_for(const struct hf_file *file, bool may_sync)
 {
 	struct hf_files *files = file->files;
 	struct shard *shard = shard_of(files, file->hash);
 
 	while (hf_files_are_full(files) &&
-	       (close_one(files, file->volume, false) || evict_one(shard, file->volume)))
+	       (close_one(files, file->volume, may_sync) || evict_one(shard, file->volume)))
 		;
 }
 
@@ -517,7 +513,7 @@ int hf_files_get(struct hf_files *files, struct hf_volume *volume, const struct 
 		return r;
 	r = add(files, volume, id, fd, false, &st, filep);
 	if (r == 0)
-		hf_files_make_room_for(*filep);
+		hf_files_make_room_for(*filep, true);
 	return r;
 }
 
@@ -542,7 +538,7 @@ int hf_files_take(struct hf_files *files, struct hf_volume *volume, int fd, bool
 	int r = take(files, volume, fd, false, filep, stp);
 
 	if (r == 0 && !cached)
-		hf_files_make_room_for(*filep);
+		hf_files_make_room_for(*filep, true);
 	return r;
 }
 
@@ -552,7 +548,7 @@ int hf_files_take_made(struct hf_files *files, struct hf_volume *volume, int fd,
 	int r = take(files, volume, fd, true, filep, &st);
 
 	if (r == 0)
-		hf_files_make_room_for(*filep);
+		hf_files_make_room_for(*filep, true);
 	return r;
 }
 

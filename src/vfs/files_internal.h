@@ -14,5 +14,6 @@ void hf_files_count(struct hf_files *files, int n_fds);
  * caller's reference. */
 void hf_files_close_later(struct hf_file *file);
 /* Closes other files until there is room: one more descriptor of @file was opened. May wait, but only for the
- * disk of @file. */
-void hf_files_make_room_for(const struct hf_file *file);
+ * disk of @file. @may_sync: the caller is not in a sync itself. Then files with written data make room, too,
+ * and callers that write to many files become as slow as the disk, before all descriptors are used up. */
+void hf_files_make_room_for(const struct hf_file *file, bool may_sync);
