@@ -372,7 +372,7 @@ class Fenced(Takeover):
         self.until(lambda: node.serves() or self.fenced(), "it serves")
         self.assertEqual(self.fenced(), [])
         self.until_serving(node)
-        self.assertEqual(node.cluster()["last_takeover"]["reason"], "the lease was over")
+        self.until(lambda: node.cluster()["last_takeover"]["reason"] == "the lease was over", "the takeover is reported")
         self.assert_denied(self.b)
 
 
