@@ -461,7 +461,7 @@ CLUSTER_MUTATIONS = [
     ("grace runs out without the lease", f"{RECOVERY}/phase.c",
      "if (!hf_loop_kept_lease(recovery->loop, &phase->grace_mark)) {", "if (!recovery) {"),
     ("a reclaim waits for a database that comes back", f"{NLM}/durable_reply.c",
-     "op->nlm->options.store_comes_back && !op->args.reclaim;", "op->nlm->options.store_comes_back;"),
+     "if (!op->args.reclaim && (options->store_comes_back || may_be_stored))", "if (options->store_comes_back || may_be_stored)"),
     # Fencing
     ("a commit does not check the owner", "sim/disk.c",
      "\tif (is_fenced(write->server, write->epoch)) {\n\t\twrite->result = -ESTALE;\n\t\treturn;\n\t}\n\twrite->is_applied = true;",

@@ -97,12 +97,19 @@ static void downgrade(struct hf_nlm_op *op)
 	hf_nlm_call_off_changed(op->nlm, &op->target);
 }
 
-/* A client does not repeat a reclaim that is answered DENIED_GRACE_PERIOD. */
+/*
+ * A client does not repeat a reclaim that is answered DENIED_GRACE_PERIOD. A wait may be stored, and its end
+ * cannot be: a run that goes on would grant it to a program that was refused. So the client asks again, and
+ * the wait keeps its place.
+ */
 enum hf_nlm_stat hf_nlm_not_stored(const struct hf_nlm_op *op)
 {
-	bool may_wait = op->nlm->options.store_comes_back && !op->args.reclaim;
+	const struct hf_nlm_options *options = &op->nlm->options;
+	bool may_be_stored = op->args.block && hf_recovery_is_continuable(options->recovery);
 
-	return may_wait ? HF_NLM_DENIED_GRACE_PERIOD : HF_NLM_DENIED_NOLOCKS;
+	if (!op->args.reclaim && (options->store_comes_back || may_be_stored))
+		return HF_NLM_DENIED_GRACE_PERIOD;
+	return HF_NLM_DENIED_NOLOCKS;
 }
 
 /*

@@ -2,6 +2,16 @@
 #include "proto/nlm/durable_reply.h"
 #include "proto/nlm/internal.h"
 
+/* Whatever the reply says, what the request ended must not come back: all that the client had before its
+ * restart, if the request told of one, and a wait that a run which goes on from what is stored would have
+ * again. That wait may have ended with an earlier reply that told the client to ask again. */
+static bool ends_something(const struct hf_nlm_op *op)
+{
+	if (op->client && HF_UNLIKELY(hf_recovery_is_settling(op->client)))
+		return true;
+	return op->args.block && !op->args.reclaim && hf_recovery_is_continuable(op->nlm->options.recovery);
+}
+
 /* A waiter whose repeated LOCK is refused leaves the queue: its program has received the error. A grant that
  * is on its way to it stays: the client may have heard of it before. */
 static void refuse(struct hf_nlm_op *op, enum hf_nlm_stat stat)
@@ -14,9 +24,7 @@ static void refuse(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 	}
 	if (!op->args.reclaim)
 		hf_nlm_note_act(op);
-	/* The request may have told us of the client's restart. Whatever the reply, the client has said it,
-	 * and what it had before must not come back. */
-	if (op->client && HF_UNLIKELY(hf_recovery_is_settling(op->client)))
+	if (ends_something(op))
 		hf_nlm_reply_released(op, stat);
 	else
 		hf_nlm_reply(op, stat);

@@ -81,6 +81,27 @@ static void test_a_refused_client_ends_no_other_wait(void **state)
 	calls.world.disk.is_broken = false;
 }
 
+/* The next run would have the wait again: its client is told to ask again, and keeps its place. */
+static void test_a_client_that_waits_when_the_store_fails(void **state)
+{
+	const struct ask poll = { HF_NLM_LOCK, .name = "x", .block = true };
+	struct hf_client *waiter;
+
+	lock((struct ask){ .host = "10.0.0.5", .name = "z" });
+	expect(call_up(poll), "BLOCKED");
+	waiter = world_client(&calls.world, CALLS_HOST, "x");
+	calls.world.disk.is_broken = true;
+	call_up((struct ask){ HF_NLM_LOCK, .name = "y", .file = "g" });
+	world_until(&calls.world, !hf_recovery_can_promise(calls.world.recovery));
+	expect(call_up(poll), "DENIED_GRACE_PERIOD");
+	assert_int_equal(waiter->locking.n_waiters, 1);
+	expect(call_up((struct ask){ HF_NLM_LOCK, .name = "x" }), "DENIED_NOLOCKS"); /* it does not wait */
+	calls.world.disk.is_broken = false;
+	world_until(&calls.world, hf_recovery_can_promise(calls.world.recovery));
+	expect(call_up(poll), "BLOCKED");
+	assert_int_equal(waiter->locking.n_waiters, 1);
+}
+
 /* One thread waits, another one asks for more and cannot have it: the first has been told that it waits. */
 static void take_back_from_who_waits(bool by_tcp)
 {
@@ -472,6 +493,8 @@ int main(void)
 		T(test_who_polls_when_the_store_fails_waits_no_more_on_a_connection),
 		T(test_who_waits_still_waits_when_a_call_is_taken_back),
 		T(test_who_waits_still_waits_when_a_reply_is_taken_back),
+		cmocka_unit_test_setup_teardown(test_a_client_that_waits_when_the_store_fails, setup_to_go_on,
+						calls_teardown),
 		cmocka_unit_test_setup_teardown(test_a_lowering_is_answered_when_it_is_stored, setup_to_go_on,
 						calls_teardown),
 		cmocka_unit_test_setup_teardown(test_a_lowering_behind_another_write, setup_to_go_on,

@@ -320,13 +320,13 @@ static enum hf_nlm_stat lock_or_test(enum hf_nlm_proc proc, bool block)
 	return ask(proc, &out, args);
 }
 
-static void send_lock(bool reclaim)
+static void send_lock(bool block, bool reclaim)
 {
 	uint8_t args[512];
 	struct hf_xdr_out out;
 
 	hf_xdr_out_init(&out, args, sizeof(args));
-	put_lock(&out, HF_NLM_LOCK, false, reclaim);
+	put_lock(&out, HF_NLM_LOCK, block, reclaim);
 	send_call(HF_NLM_LOCK, &out, args);
 }
 
@@ -427,7 +427,7 @@ static void test_a_reclaim_that_cannot_be_stored(void **state)
 	world_turn(&bed.world);
 	assert_true(world_in_grace(&bed.world));
 	bed.world.disk.is_slow = true;
-	send_lock(true);
+	send_lock(false, true);
 	turn_until(bed.world.loop, n_locks() == 1 && bed.world.disk.n_held);
 	assert_int_equal(hf_recovery_end_grace(bed.world.recovery), 0);
 	fail_store();
@@ -442,11 +442,46 @@ static void test_a_lock_that_cannot_be_stored(void **state)
 	assert_int_equal(hf_recovery_end_grace(bed.world.recovery), 0);
 	world_turn(&bed.world);
 	bed.world.disk.is_slow = true;
-	send_lock(false);
+	send_lock(false, false);
 	turn_until(bed.world.loop, n_locks() == 1 && bed.world.disk.n_held);
 	fail_store();
 	assert_int_equal(hear(), HF_NLM_DENIED_GRACE_PERIOD);
 	assert_int_equal(n_locks(), 0);
+}
+
+/* The client waits, and the next run may go on. The poll is refused, and the end of the wait is being
+ * stored. */
+static void begin_refusal(void)
+{
+	assert_int_equal(hf_recovery_end_grace(bed.world.recovery), 0);
+	begin_wait();
+	world_until(&bed.world, disk_count(&bed.world.disk, HF_RECORD_WAITER) == 1);
+	bed.world.disk.is_slow = true;
+	bed.ask_fails = true;
+	send_lock(true, false);
+	turn_until(bed.world.loop, bed.world.disk.n_held);
+	assert_int_equal(n_waiters(), 0);
+	assert_false(has_reply());
+}
+
+/* Answered before, the wait would be back after a crash. */
+static void test_a_refused_poll_is_answered_when_that_is_stored(void **state)
+{
+	begin_refusal();
+	bed.world.disk.is_slow = false;
+	disk_let_go(&bed.world.disk);
+	assert_int_equal(hear(), HF_NLM_DENIED_NOLOCKS);
+	assert_int_equal(disk_count(&bed.world.disk, HF_RECORD_WAITER), 0);
+}
+
+/* The wait is still stored when the client asks again. */
+static void test_a_refused_poll_that_cannot_be_stored(void **state)
+{
+	begin_refusal();
+	fail_store();
+	assert_int_equal(hear(), HF_NLM_DENIED_GRACE_PERIOD);
+	assert_int_equal(poll_lock(), HF_NLM_DENIED_GRACE_PERIOD);
+	assert_int_equal(n_waiters(), 0);
 }
 
 /* Exports that demand TLS */
@@ -642,6 +677,8 @@ int main(void)
 		T(test_the_wait_is_not_ended_by_others),
 		AS(setup_in_grace, test_a_reclaim_that_cannot_be_stored),
 		AS(setup_in_grace, test_a_lock_that_cannot_be_stored),
+		AS(setup_in_grace, test_a_refused_poll_is_answered_when_that_is_stored),
+		AS(setup_in_grace, test_a_refused_poll_that_cannot_be_stored),
 		AS(setup_tls, test_no_call_without_a_connection),
 		AS(setup_tls, test_a_connection_and_its_grace),
 		AS(setup_long_grace, test_strangers_do_not_end_its_grace),
