@@ -165,6 +165,22 @@ void order_check_stored(const struct call *call)
 				   call->proc->svid, call->host->index);
 }
 
+/* I8: the next run would grant a wait that is stored, and the program has received the error. Where TLS is
+ * demanded, a poll that is refused may be forged, and ends no wait. */
+void order_check_refused(const struct call *call)
+{
+	struct world *world = call->host->world;
+	const struct server *server = world->server;
+
+	if (!server->continues || server->durability == HF_STORE_NONE || !server->recovery ||
+	    database_is_behind(world) || world->tls.exists || !call->by_tcp || call->sending.n != 1 ||
+	    call->host->is_shared || *call->host->old_name || thread_other(call->proc))
+		return;
+	if (disk_has_wait_of(disk_promised(world), call->proc, &call->span))
+		world_fail(world, "I8", "%u of host %u is refused what it waits for, and its wait is stored",
+			   call->proc->svid, call->host->index);
+}
+
 /* Is the call's own wait in the queue? True if that is not known. */
 bool order_waits(const struct call *call)
 {

@@ -1020,6 +1020,7 @@ bool disk_has_completed(const struct world *world);
 void disk_crash(struct world *world, bool is_machine);
 uint32_t disk_count_waiters(const struct world *world);
 uint32_t disk_count_promised_waiters(const struct world *world);
+bool disk_has_wait_of(const struct disk_view *view, const struct proc *proc, const struct span *span);
 bool disk_has_waiter(const struct disk_view *view, const struct hf_lock_view *waiter);
 bool disk_has_client(const struct world *world, const char *id);
 bool disk_get_state_of(const struct world *world, const char *id,
@@ -1357,6 +1358,7 @@ void order_note_waiters(struct world *world);
 void order_note_restored(struct world *world); /* the waiters of the run before */
 /* The program is told that it waits: the next run must know of it. */
 void order_check_stored(const struct call *call);
+void order_check_refused(const struct call *call); /* for good */
 /* A LOCK of @proc is served. */
 void order_note_locked(struct world *world, struct proc *proc, const struct hf_lock_view *lock);
 void order_check(struct world *world);

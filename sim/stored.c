@@ -187,6 +187,25 @@ uint32_t disk_count_promised_waiters(const struct world *world)
 	return n;
 }
 
+/* A wait, and not a grant that is on its way. */
+bool disk_has_wait_of(const struct disk_view *view, const struct proc *proc, const struct span *span)
+{
+	struct hf_record record;
+
+	for (uint32_t i = 0; i < view->n; i++) {
+		const struct hf_store_lock *wants = &record.waiter.wants;
+		struct span its;
+
+		if (disk_record_read(&view->records[i], HF_RECORD_WAITER, &record) &&
+		    !record.waiter.is_granted && wants->owner == proc->svid && wants->mode == span->mode &&
+		    wants->handle.data[0] == span->file && is_at(wants->client, proc->host) &&
+		    span_of_range(&its, (struct hf_range){ wants->start, wants->end }) &&
+		    its.first == span->first && its.last == span->last)
+			return true;
+	}
+	return false;
+}
+
 /* Under any id: a waiter that is passed by another gets a new one. */
 bool disk_has_waiter(const struct disk_view *view, const struct hf_lock_view *waiter)
 {

@@ -158,6 +158,9 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 			   call->proc->svid, host->index, call->span.file, call->span.first, call->span.last);
 	if ((stat == HF_NLM_DENIED_NOLOCKS || fate_refuses(call, stat)) && call->kind == CALL_SHARE)
 		reservation_check_refused(world, call);
+	if (call->kind == CALL_LOCK && call->blocks && stat != HF_NLM_GRANTED_STAT &&
+	    stat != HF_NLM_BLOCKED && stat != HF_NLM_DENIED_GRACE_PERIOD)
+		order_check_refused(call);
 	if ((!is_lock && !is_reservation) || (stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED))
 		return;
 	if (is_lock && host->awakening == BY_STATE && host->told_life != host->life &&

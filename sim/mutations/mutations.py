@@ -423,6 +423,8 @@ CONTINUE_MUTATIONS = [
      "\t\t\thf_xdr_set_word(undo->stat, HF_NLM_DENIED_GRACE_PERIOD);\n", "\t\t\t(void)undo;\n"),
     ("a restart that a refused LOCK tells of is answered before it is stored", f"{NLM}/lock.c",
      "if (op->client && HF_UNLIKELY(hf_recovery_is_settling(op->client)))", "if (false)"),
+    ("a poll is refused for good before the end of its wait is stored", f"{NLM}/lock.c",
+     "return op->args.block && !op->args.reclaim && hf_recovery_is_continuable(op->nlm->options.recovery);", "return false;"),
     ("a repeated SHARE counts twice", f"{LOCK}/reservation.c",
      "return reservation && mark && reservation->is_restored && reservation->mark == mark;", "return reservation && mark && false;"),
 ]
