@@ -100,11 +100,11 @@ static uint64_t numbered_at(const struct world *world)
 	return server->feigned_at ? server->feigned_at : server->started_at;
 }
 
-/* It was told of the restart, had no locks, and gave way to another client before a second one was feigned.
- */
-static bool has_left(struct world *world, const struct host *host)
+/* It had no locks, and gave way to another client before a second restart was feigned. It had nothing to be
+ * told by then: it knew of the first restart, or the run went on. check_unregistered() sees to that. */
+static bool has_left(struct world *world, const struct host *host, bool by_itself)
 {
-	return world->server->feigned_at && !is_registered(world, host, false);
+	return world->server->feigned_at && !is_registered(world, host, by_itself);
 }
 
 /* The host that cannot be reached; NULL: it need not be told. */
@@ -130,8 +130,10 @@ static struct host *check_hearing(struct world *world)
 		memset(must_hear, 0, sizeof(must_hear));
 	for (uint32_t i = 0; i < world->n_hosts && !world->has_failed; i++)
 		if (must_hear[i] && &world->hosts[i] != deaf && !has_heard(&world->hosts[i]) &&
-		    !has_left(world, &world->hosts[i]))
+		    !has_left(world, &world->hosts[i], false))
 			world_fail(world, "I9", "host %u has not heard of the restart", i);
+	if (has_left(world, deaf, true))
+		must_hear[deaf->index] = false;
 	if (!must_hear[deaf->index])
 		host_set_cut(deaf, false, false, 0);
 	return must_hear[deaf->index] ? deaf : NULL;
