@@ -16,7 +16,9 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "client/client.h"
 #include "proto/nlm/wire.h"
+#include "proto/nsm/internal.h"
 #include "rpc/xdr.h"
 #include "sim.h"
 
@@ -256,11 +258,26 @@ static bool is_plain(const struct world *world, const struct host *victim)
 	       !world->monitor.exists;
 }
 
+/* A node whose lease has just begun does not ask the host of a LOCK, which may have waited for as long as no
+ * node served. Later the connection of that LOCK tells, and nothing else: if the host has opened another one
+ * since, it looks as after a restart. */
+static bool is_known(const struct world *world, const struct host *victim)
+{
+	struct hf_client *client = NULL;
+	bool is_seen = !world->options.is_cluster || !world->server->recovery;
+
+	while (!is_seen && (client = hf_clients_next_at(hf_recovery_clients(world->server->recovery),
+							&victim->addr, client)))
+		is_seen = hf_nsm_sight_facts(client) != NULL;
+	hf_client_unref(client);
+	return is_seen;
+}
+
 static bool can_deny(const struct world *world, const struct host *victim)
 {
 	/* Until the host has taken a lock since the server's start, the server has not asked it. */
 	return is_plain(world, victim) && victim->promised_in == world->server->life && victim->is_up &&
-	       victim->told_life == victim->life;
+	       victim->told_life == victim->life && is_known(world, victim);
 }
 
 /*
