@@ -42,7 +42,7 @@ static void test_a_complete_list_is_checked(void **state)
 static void test_without_early_end_grace_is_whole(void **state)
 {
 	w.options.early_end = false;
-	w.options.window_ns = 50 * MS;
+	w.options.window_ns = 500 * MS;
 	hold_one();
 	world_restart(&w);
 	assert_int_equal(phase(), HF_PHASE_WHOLE_GRACE);
@@ -56,7 +56,7 @@ static void test_a_list_that_is_not_complete_is_open(void **state)
 {
 	world_kill(&w);
 	w.options.durability = HF_STORE_NONE;
-	w.options.window_ns = 50 * MS;
+	w.options.window_ns = 500 * MS;
 	world_up(&w);
 	hold_one();
 	world_restart(&w);
@@ -127,7 +127,7 @@ static void test_what_its_owner_unlocks_is_not_reclaimed_late(void **state)
 
 static void test_a_simulated_restart_is_a_whole_grace(void **state)
 {
-	w.options.window_ns = 50 * MS;
+	w.options.window_ns = 500 * MS;
 	world_restart(&w);
 	hold_one();
 	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
