@@ -8,7 +8,11 @@
  *	       |                      -> dropped at the end of grace, remembered for a late reclaim
  *	       |                      -> purged with its client
  *	       -> of an export that is gone: it stays stored (not_exported.c)
- *	       -> cannot be true (a conflict with another record, an impossible range): deleted
+ *	       -> cannot be true (a conflict with a later record, an impossible range): deleted
+ *
+ * Records conflict when a directory is exported by two names. While it was not exported by
+ * the name of one record, another client got the lock by the other name. The later one has
+ * the larger id, since a reclaim stores a lock anew: it is the one that was granted.
  *
  * A run that goes on where the last one ended (recovery.after_crash) takes the same way
  * and then holds everything without a reclaim. A lock that a waiter has been granted
@@ -57,9 +61,10 @@ struct foreign {
 	struct hf_persist_record first;
 };
 
-/* A stored lock that belongs to a grant in flight. */
-struct provisional {
+/* A stored lock that is not in the table yet. */
+struct aside {
 	uint64_t id;
+	uint64_t epoch;
 	struct hf_client *client; /* a reference */
 	struct hf_range range;
 	uint64_t owner;
@@ -74,6 +79,11 @@ struct provisional {
 	uint8_t oh[HF_LOCK_OH_MAX];
 };
 
+struct asides {
+	struct aside *all;
+	size_t n, room;
+};
+
 struct loading {
 	struct hf_recovery *recovery;
 	struct hf_lock_load *locks;
@@ -83,9 +93,9 @@ struct loading {
 	struct hf_bytes last_id;         /* its id */
 	struct hf_persist_record *wrong; /* to be deleted */
 	size_t n_wrong, wrong_room;
-	struct provisional
-		*provisional; /* what owners had before grants that their clients have not answered */
-	size_t n_provisional, provisional_room;
+	struct asides provisional; /* what owners had before grants that their clients have not answered */
+	struct asides conflicting; /* with others, which may be older */
+	size_t n_outdated;         /* older ones that were deleted for these */
 	struct foreign foreign;
 	size_t n_clients, n_locks, n_not_exported, n_unknown, n_reservations;
 	size_t n_dropped; /* after grace */
@@ -335,23 +345,24 @@ static const struct hf_lock_view *view_lock(struct loading *loading, const struc
 	return view;
 }
 
-static int note_provisional(struct loading *loading, const struct hf_store_lock *fact,
-			    struct hf_client *client)
+static int note_aside(struct asides *asides, const struct loading *loading, const struct hf_store_lock *fact,
+		      struct hf_client *client)
 {
-	struct provisional *provisional;
+	struct aside *aside;
 
-	if (loading->n_provisional == loading->provisional_room) {
-		size_t room = loading->provisional_room ? 2 * loading->provisional_room : 16;
+	if (asides->n == asides->room) {
+		size_t room = asides->room ? 2 * asides->room : 16;
 
-		provisional = realloc(loading->provisional, room * sizeof(*provisional));
-		if (!provisional)
+		aside = realloc(asides->all, room * sizeof(*aside));
+		if (!aside)
 			return hf_trace(-ENOMEM);
-		loading->provisional = provisional;
-		loading->provisional_room = room;
+		asides->all = aside;
+		asides->room = room;
 	}
-	provisional = &loading->provisional[loading->n_provisional++];
-	*provisional = (struct provisional){
+	aside = &asides->all[asides->n++];
+	*aside = (struct aside){
 		.id = fact->id,
+		.epoch = fact->epoch,
 		.client = hf_client_ref(client),
 		.range = { fact->start, fact->end },
 		.owner = fact->owner,
@@ -363,24 +374,38 @@ static int note_provisional(struct loading *loading, const struct hf_store_lock 
 		.handle_len = (uint8_t)loading->place.key.len,
 		.oh_len = (uint16_t)fact->oh.len,
 	};
-	memcpy(provisional->handle, loading->place.key.data, loading->place.key.len);
+	memcpy(aside->handle, loading->place.key.data, loading->place.key.len);
 	if (fact->oh.len)
-		memcpy(provisional->oh, fact->oh.data, fact->oh.len);
+		memcpy(aside->oh, fact->oh.data, fact->oh.len);
 	return 0;
+}
+
+static void free_asides(struct asides *asides)
+{
+	for (size_t i = 0; i < asides->n; i++)
+		hf_client_unref(asides->all[i].client);
+	free(asides->all);
+}
+
+static struct hf_lock_target who_of(const struct aside *aside)
+{
+	return (struct hf_lock_target){
+		.export = aside->export,
+		.handle = hf_bytes_of(aside->handle, aside->handle_len),
+		.client = &aside->client->locking,
+		.owner_id = aside->owner,
+		.owner_kind = aside->kind,
+		.oh = hf_bytes_of(aside->oh, aside->oh_len),
+	};
 }
 
 /* What the owner had before the grant is stored anew, and the record of the grant goes: its waiter is granted
  * the lock again within this turn, so that both changes are written together. */
-static int restore_prior(struct loading *loading, const struct provisional *provisional)
+static int restore_prior(struct loading *loading, const struct aside *provisional)
 {
 	struct hf_recovery *recovery = loading->recovery;
 	struct hf_lock_request request = {
-		.who = { .export = provisional->export,
-			 .handle = hf_bytes_of(provisional->handle, provisional->handle_len),
-			 .client = &provisional->client->locking,
-			 .owner_id = provisional->owner,
-			 .owner_kind = provisional->kind,
-			 .oh = hf_bytes_of(provisional->oh, provisional->oh_len) },
+		.who = who_of(provisional),
 		.range = provisional->range,
 		.mode = (enum hf_lock_mode)provisional->prior,
 		.client_state = (uint32_t)provisional->state,
@@ -425,8 +450,8 @@ static int accept_restored(struct loading *loading)
 	int r = 0;
 
 	hf_lock_accept_restored(loading->recovery->locks);
-	for (size_t i = 0; r == 0 && i < loading->n_provisional; i++)
-		r = restore_prior(loading, &loading->provisional[i]);
+	for (size_t i = 0; r == 0 && i < loading->provisional.n; i++)
+		r = restore_prior(loading, &loading->provisional.all[i]);
 	if (r == 0)
 		r = hf_waiting_visit(loading->recovery, find_client_of_waiter, loading);
 	return r;
@@ -456,15 +481,101 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 	if (r < 0)
 		return r;
 	if (continues(loading) && fact->flags & HF_PERSIST_OF_GRANT)
-		return note_provisional(loading, fact, client);
+		return note_aside(&loading->provisional, loading, fact, client);
 	r = hf_lock_load_add(loading->locks, view_lock(loading, fact, client));
 	if (r == HF_LOCK_E_CONFLICT)
-		return note_wrong(loading, fact->id, HF_PERSIST_LOCK);
+		return note_aside(&loading->conflicting, loading, fact, client);
 	if (r < 0)
 		return hf_trace(r);
 	loading->n_locks++;
 	hf_export_counts_add(loading->recovery, loading->place.export, &client->locking);
 	return 0;
+}
+
+/* Of two records that conflict */
+
+static bool has_same_owner(const struct hf_lock_view *lock, const struct aside *aside)
+{
+	return lock->who.client == &aside->client->locking && lock->who.owner_id == aside->owner &&
+	       lock->who.owner_kind == aside->kind;
+}
+
+static bool is_in_the_way(const struct hf_lock_view *lock, const struct aside *aside)
+{
+	return hf_range_overlaps(lock->range, aside->range) &&
+	       (lock->mode == HF_LOCK_EXCLUSIVE || aside->mode == HF_LOCK_EXCLUSIVE ||
+		has_same_owner(lock, aside));
+}
+
+/* A lock that its owner has reclaimed in this run is later than all that is stored. */
+static bool is_older(const struct hf_lock_view *lock, const struct aside *aside)
+{
+	return lock->flags & HF_LOCK_UNRECLAIMED && lock->tag < aside->id;
+}
+
+/* From the table and from the store. One that is not older stays. */
+static int remove_older(struct loading *loading, const struct aside *aside)
+{
+	struct hf_locks *locks = loading->recovery->locks;
+	const struct hf_lock_target file = who_of(aside);
+	const struct hf_lock_scope scope = { .file = &file };
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view lock;
+	int r = 0;
+
+	while (r == 0 && hf_lock_next_lock(locks, &scope, &cursor, &lock))
+		if (is_in_the_way(&lock, aside) && is_older(&lock, aside)) {
+			r = hf_lock_take_back(locks, &lock.who, lock.range);
+			loading->n_outdated++;
+		}
+	return r;
+}
+
+static int load_aside(struct loading *loading, const struct aside *aside)
+{
+	const struct hf_lock_view view = {
+		.tag = aside->id,
+		.who = who_of(aside),
+		.range = aside->range,
+		.mode = (enum hf_lock_mode)aside->mode,
+		.client_state = (uint32_t)aside->state,
+		.epoch = (uint32_t)aside->epoch,
+	};
+	int r = hf_lock_load_new(&loading->locks, loading->recovery->locks);
+
+	if (r == 0)
+		r = hf_lock_load_add(loading->locks, &view);
+	loading->locks = hf_lock_load_free(loading->locks);
+	if (r == HF_LOCK_E_CONFLICT)
+		return note_wrong(loading, aside->id, HF_PERSIST_LOCK);
+	if (r < 0)
+		return hf_trace(r);
+	loading->n_locks++;
+	hf_export_counts_add(loading->recovery, aside->export, &aside->client->locking);
+	return 0;
+}
+
+static int compare_ids(const void *a, const void *b)
+{
+	const struct aside *first = a, *second = b;
+
+	return (first->id > second->id) - (first->id < second->id);
+}
+
+/* The later ones are loaded. This writes to the store. */
+static int settle_conflicts(struct loading *loading)
+{
+	struct asides *asides = &loading->conflicting;
+	int r = 0;
+
+	if (asides->n)
+		qsort(asides->all, asides->n, sizeof(*asides->all), compare_ids);
+	for (size_t i = 0; r == 0 && i < asides->n; i++) {
+		r = remove_older(loading, &asides->all[i]);
+		if (r == 0)
+			r = load_aside(loading, &asides->all[i]);
+	}
+	return r;
 }
 
 /* Reservations. A client that was told that it has one is registered: a reservation without its client was
@@ -528,8 +639,9 @@ static void delete_wrong(struct loading *loading)
 
 	for (size_t i = 0; i < loading->n_wrong; i++)
 		hf_persist_delete(recovery, loading->wrong[i]);
-	if (loading->n_wrong)
-		hf_log_warn("deleted stored locks that cannot be true", "n=%zu", loading->n_wrong);
+	if (loading->n_wrong + loading->n_outdated)
+		hf_log_warn("deleted stored locks that cannot be true", "n=%zu",
+			    loading->n_wrong + loading->n_outdated);
 }
 
 static int refuse_foreign(const struct loading *loading)
@@ -601,6 +713,8 @@ int hf_restart_load(struct hf_recovery *recovery)
 	 * nothing was written, from here on everything may be. */
 	if (r == 0 && recovery->options.handle_key)
 		r = hf_store_name_key(recovery->store, recovery->options.handle_key);
+	if (r == 0)
+		r = settle_conflicts(&loading);
 	if (r == 0 && recovery->start.continues)
 		r = accept_restored(&loading);
 	else if (r == 0)
@@ -611,13 +725,13 @@ int hf_restart_load(struct hf_recovery *recovery)
 		hf_log_info("stored clients and locks loaded",
 			    "epoch=%llu state=%d clients=%zu locks=%zu shares=%zu not_exported=%zu",
 			    (unsigned long long)recovery->start.epoch, recovery->sm_state, loading.n_clients,
-			    loading.n_locks, loading.n_reservations, loading.n_not_exported);
+			    loading.n_locks - loading.n_outdated, loading.n_reservations,
+			    loading.n_not_exported);
 	}
 	hf_client_unref(loading.last);
 	free(loading.wrong);
-	for (size_t i = 0; i < loading.n_provisional; i++)
-		hf_client_unref(loading.provisional[i].client);
-	free(loading.provisional);
+	free_asides(&loading.provisional);
+	free_asides(&loading.conflicting);
 	return r < 0 ? hf_trace(r) : 0;
 }
 
@@ -704,11 +818,13 @@ void hf_recovery_exports_changed(struct hf_recovery *recovery)
 	if (hf_list_is_empty(&recovery->not_exported.records) || hf_phase_is_over(recovery) ||
 	    take_up_locks(&loading) < 0)
 		return;
+	(void)settle_conflicts(&loading); /* without memory the next start does it */
 	hf_not_exported_take_reservations(recovery, take_up_reservation, &loading);
 	delete_wrong(&loading);
 	register_unknown(&loading);
 	hf_client_unref(loading.last);
 	free(loading.wrong);
+	free_asides(&loading.conflicting);
 	if (loading.n_locks || loading.n_reservations || loading.n_dropped)
 		hf_log_info("stored locks of directories that are exported again",
 			    "unreclaimed=%zu dropped=%zu", loading.n_locks + loading.n_reservations,

@@ -321,8 +321,8 @@ class ReturnedExport(Base):
         self.restart(self.after_crash)
         self.until(lambda: self.grace()["active"], "grace begins")
 
-    def bring_back(self):
-        self.write_config(self.exports)
+    def bring_back(self, *exports):
+        self.write_config(exports or self.exports)
         self.daemon.process.send_signal(signal.SIGHUP)
         self.until(lambda: "configuration loaded again" in self.log, "the export is back")
 
@@ -337,6 +337,19 @@ class ReturnedExport(Base):
         mine = self.lock_of(self.b)
         self.assert_granted(self.b, mine)
         self.assertNotEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.restart("recovery.after_crash=reclaim")
+        self.assertEqual(self.b.lock(mine.but(reclaim=True)), nlm.S_GRANTED)
+        self.assertNotEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+
+    def test_i3_lock_granted_by_another_name_is_there_after_a_restart(self):
+        alias = "{{path: {base}/data, name: /renamed, squash: none}}"
+        lock = self.hold()
+        self.lose_export()
+        self.end_grace()
+        self.bring_back(alias, *self.exports[1:])
+        mine = self.lock_of(self.b, fh=self.handle_of(self.path, "/renamed"))
+        self.assert_granted(self.b, mine)
+        self.write_config((*self.exports, alias))
         self.restart("recovery.after_crash=reclaim")
         self.assertEqual(self.b.lock(mine.but(reclaim=True)), nlm.S_GRANTED)
         self.assertNotEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)

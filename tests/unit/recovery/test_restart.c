@@ -354,7 +354,6 @@ static void test_records_that_cannot_be_true(void **state)
 	world_turn(&w);
 	world_kill(&w);
 	put_lock("nlm:fd00::9:unknown", "7", 1, 0, 9);
-	put_lock("nlm:10.0.0.9:other", "7", 2, 5, 12);   /* conflicts */
 	put_lock("nonsense", "7", 3, 100, 109);          /* whose? */
 	put_lock("nlm:10.0.0.9:other", "7", 4, 30, 20);  /* no range */
 	put_lock("nlm:10.0.0.9:other", "gone", 5, 0, 9); /* not exported now */
@@ -370,6 +369,40 @@ static void test_records_that_cannot_be_true(void **state)
 	assert_string_equal(client->name, "unknown");
 	hf_client_unref(client);
 	assert_true(disk_count(&w.disk, HF_RECORD_CLIENT) >= 1);
+}
+
+static bool is_loaded(const char *id)
+{
+	struct hf_client *client = hf_clients_find_id(hf_recovery_clients(w.recovery), hf_bytes_of_str(id));
+	bool has_locks = client && !hf_lock_client_is_idle(&client->locking);
+
+	hf_client_unref(client);
+	return has_locks;
+}
+
+/* They were granted by two names of a directory, the later one while it was not exported by the other name.
+ * The store returns them in the order of their ids, or of their places in the file. */
+static void test_later_one_of_conflicting_records_is_true(void **state)
+{
+	world_turn(&w);
+	world_kill(&w);
+	put_lock("nlm:10.0.0.1:old", "7", 1, 0, 9);
+	put_lock("nlm:10.0.0.1:old", "7", 2, 10, 19);
+	put_lock("nlm:10.0.0.2:new", "7", 3, 5, 12);
+	put_lock("nlm:10.0.0.4:newest", "7", 5, 100, 109);
+	put_lock("nlm:10.0.0.3:older", "7", 4, 105, 119);
+	put_lock("nlm:10.0.0.5:own", "7", 6, 200, 209); /* an owner that locked more since */
+	put_lock("nlm:10.0.0.5:own", "7", 7, 205, 219);
+	world_up(&w);
+	assert_false(is_loaded("nlm:10.0.0.1:old"));
+	assert_true(is_loaded("nlm:10.0.0.2:new"));
+	assert_false(is_loaded("nlm:10.0.0.3:older"));
+	assert_true(is_loaded("nlm:10.0.0.4:newest"));
+	assert_true(is_loaded("nlm:10.0.0.5:own"));
+	assert_int_equal(world_unreclaimed(&w), 3);
+	assert_null(hf_locks_check(hf_recovery_locks(w.recovery)));
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 3);
 }
 
 /* The lock was stored, its client was not. The client's next call shows whether it was restarted since. */
@@ -612,6 +645,7 @@ int main(void)
 		T(test_partial_unlock_in_grace_is_stored),
 		T(test_what_was_registered_comes_back),
 		T(test_records_that_cannot_be_true),
+		T(test_later_one_of_conflicting_records_is_true),
 		T(test_stored_lock_of_an_unknown_client_dies_with_it),
 		T(test_stored_waiter_of_an_unknown_client_dies_with_it),
 		T(test_stored_lock_of_a_grant_that_is_not_stored),
