@@ -32,7 +32,8 @@
  * The window of grace is time in which clients can reclaim. A node without its lease
  * drops every call, and its clients take a while until they call again: when the lease is
  * back, the whole window begins anew. A process that stood still finds their calls in its
- * sockets: the window is longer by that time.
+ * sockets: the window is longer by that time. Many short standstills take as much time from
+ * the clients as a long one, so that each counts.
  *
  * Two things go on beside the phases. A store that cannot write (store/health.c) does
  * not change the phase: nothing is promised meanwhile (hf_recovery_can_promise()). And
@@ -45,7 +46,11 @@
 #include "recovery/internal.h"
 
 #define IN(phase) (1U << (phase))
-#define LOOKS     16 /* at the clock of grace, in a window: a standstill is noticed by a look that is late */
+
+/* A standstill is noticed by a look at the clock of grace that is late. What passes between two looks counts
+ * as time in which clients could reclaim. */
+#define LOOK_NS (100 * HF_NS_PER_MS)
+#define LATE_NS (50 * HF_NS_PER_MS)
 
 static const struct {
 	const char *name;
@@ -245,7 +250,7 @@ bool hf_phase_enter(struct hf_recovery *recovery, enum hf_recovery_phase phase, 
 static int look_later(struct hf_recovery *recovery)
 {
 	struct hf_phase *phase = &recovery->phase;
-	uint64_t next = hf_loop_now(recovery->loop) + phase->grace_window_ns / LOOKS;
+	uint64_t next = hf_loop_now(recovery->loop) + LOOK_NS;
 
 	return hf_timer_start_at(&phase->grace_timer, HF_MIN(next, phase->grace_ends_at));
 }
@@ -349,7 +354,7 @@ static void on_look(struct hf_timer *timer)
 		begin_anew(recovery);
 		return;
 	}
-	if (late > HF_LOOP_STANDSTILL_NS)
+	if (late > LATE_NS)
 		phase->grace_ends_at += late;
 	if (now >= phase->grace_ends_at)
 		hf_phase_enter(recovery, HF_PHASE_SERVING, "its time is over");

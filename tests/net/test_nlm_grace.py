@@ -99,17 +99,36 @@ class StandsStill(Play):
     window = 3
     settings = ("recovery.grace=always", f"recovery.window_seconds={window}", "recovery.early_end=false")
 
-    def test_i3_reclaimable_lock_is_no_other_clients(self):
-        mine, other = self.lock_of(self.a, 0, 10), self.lock_of(self.b, 0, 10)
-        self.assertEqual(self.b.lock(other), nlm.S_GRACE)
+    def setUp(self):
+        super().setUp()
+        for host in self.hosts:
+            host.drop_callers()
+        self.daemon.crash()
+        self.daemon.start()
+        self.mine, self.other = self.lock_of(self.a, 0, 10), self.lock_of(self.b, 0, 10)
+        self.assertEqual(self.b.lock(self.other), nlm.S_GRACE)
+
+    def stand_still(self, seconds):
         self.daemon.process.send_signal(signal.SIGSTOP)
-        over = time.monotonic() + 2 * self.window
-        self.until(lambda: time.monotonic() > over, "the window is over")
+        over = time.monotonic() + seconds
+        self.until(lambda: time.monotonic() > over, "it has stood still for long enough")
         self.daemon.process.send_signal(signal.SIGCONT)
+
+    def assert_reclaims(self):
+        self.assert_granted(self.a, self.mine.but(reclaim=True))
+        self.until(lambda: self.b.lock(self.other) == nlm.S_DENIED, "grace ends", pause=0.1)
+
+    def test_i3_reclaimable_lock_is_no_other_clients(self):
+        self.stand_still(2 * self.window)
         for _ in range(3):
-            self.assertEqual(self.b.lock(other), nlm.S_GRACE)
-        self.assert_granted(self.a, mine.but(reclaim=True))
-        self.until(lambda: self.b.lock(other) == nlm.S_DENIED, "grace ends", pause=0.1)
+            self.assertEqual(self.b.lock(self.other), nlm.S_GRACE)
+        self.assert_reclaims()
+
+    def test_i3_short_standstills_count(self):
+        for _ in range(2 * self.window):
+            self.stand_still(0.9)
+            self.assertEqual(self.b.lock(self.other), nlm.S_GRACE)
+        self.assert_reclaims()
 
 
 class AfterCrash(Play):
