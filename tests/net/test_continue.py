@@ -382,6 +382,16 @@ class ReturnedExport(Base):
         self.end_grace()
         self.assertEqual(self.b.share(self.lock_of(self.b, deny=0, access=1)), nlm.S_DENIED)
 
+    def test_i4_lock_is_reclaimed_when_a_restart_brings_the_export_back(self):
+        lock = self.hold()
+        self.lose_export()
+        self.end_grace()
+        self.write_config(self.exports)
+        self.restart(self.after_crash)
+        self.until(lambda: self.state() in [notice.state for notice in self.a.told.items], "a is told of this restart")
+        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_GRACE)
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+
     def test_lock_is_reclaimed_late(self):
         lock = self.hold()
         self.lose_and_bring_back()
