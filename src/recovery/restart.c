@@ -12,7 +12,8 @@
  *
  * Records conflict when a directory is exported by two names. While it was not exported by
  * the name of one record, another client got the lock by the other name. The later one has
- * the larger id, since a reclaim stores a lock anew: it is the one that was granted.
+ * the larger id, since a reclaim stores a lock anew: it is the one that was granted. Reservations
+ * keep their ids when they are reclaimed: the one that was made last stays.
  *
  * A run that goes on where the last one ended (recovery.after_crash) takes the same way
  * and then holds everything without a reclaim. A lock that a waiter has been granted
@@ -96,6 +97,9 @@ struct loading {
 	struct asides provisional; /* what owners had before grants that their clients have not answered */
 	struct asides conflicting; /* with others, which may be older */
 	size_t n_outdated;         /* older ones that were deleted for these */
+	/* The same for reservations; not_exported.c keeps those that conflict until they are settled. */
+	bool is_settling;
+	size_t n_conflicting_reservations, n_outdated_reservations;
 	struct foreign foreign;
 	size_t n_clients, n_locks, n_not_exported, n_unknown, n_reservations;
 	size_t n_dropped; /* after grace */
@@ -623,12 +627,72 @@ static int load_reservation(void *user, const struct hf_store_reservation *reser
 	}
 	view = view_reservation(loading, &fact, client, reservation->id);
 	r = hf_lock_restore_reservation(loading->recovery->locks, &view);
-	if (r == HF_LOCK_E_CONFLICT)
+	if (r == HF_LOCK_E_CONFLICT && loading->is_settling)
 		return note_wrong(loading, reservation->id, HF_PERSIST_RESERVATION);
+	if (r == HF_LOCK_E_CONFLICT) {
+		loading->n_conflicting_reservations++;
+		return hf_not_exported_add_reservation(loading->recovery, reservation);
+	}
 	if (r < 0)
 		return hf_trace(r);
 	loading->n_reservations++;
 	return 0;
+}
+
+static bool are_in_the_way(const struct hf_lock_reservation_view *others,
+			   const struct hf_lock_reservation_view *view)
+{
+	if (!hf_bytes_equal(others->handle, view->handle))
+		return false;
+	if (others->client == view->client && hf_bytes_equal(others->oh, view->oh))
+		return others->access == view->access && others->deny == view->deny;
+	return (others->access & view->deny) || (others->deny & view->access);
+}
+
+/* Those that the owner has reclaimed in this run stay. */
+static void remove_older_reservations(struct loading *loading, const struct hf_lock_reservation_view *view)
+{
+	struct hf_locks *locks = loading->recovery->locks;
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_reservation_view others;
+
+	while (hf_lock_next_reservation(locks, NULL, &cursor, &others)) {
+		const struct hf_lock_target who = { .export = others.export,
+						    .handle = others.handle,
+						    .client = others.client,
+						    .oh = others.oh };
+
+		if (!are_in_the_way(&others, view) || others.count || others.tag > view->tag)
+			continue;
+		for (uint32_t i = 0; i < others.n_unreclaimed; i++)
+			hf_lock_unreserve(locks, &who, others.access, others.deny);
+		loading->n_outdated_reservations++;
+	}
+}
+
+static int settle_reservation(void *user, const struct hf_store_reservation *reservation)
+{
+	struct loading *loading = user;
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
+	struct hf_lock_reservation_view view;
+	struct hf_reservation fact;
+
+	hf_reservation_decode(&fact, reservation->blob);
+	if (find_place(loading, fact.export, fact.handle) != EXPORTED)
+		return hf_not_exported_add_reservation(loading->recovery, reservation);
+	client = hf_clients_find_id(loading->recovery->clients, fact.client);
+	if (client) {
+		view = view_reservation(loading, &fact, client, reservation->id);
+		remove_older_reservations(loading, &view);
+	}
+	return load_reservation(loading, reservation);
+}
+
+static void settle_reservations(struct loading *loading)
+{
+	loading->is_settling = true;
+	if (loading->n_conflicting_reservations)
+		hf_not_exported_take_reservations(loading->recovery, settle_reservation, loading);
 }
 
 /* All of it */
@@ -636,12 +700,12 @@ static int load_reservation(void *user, const struct hf_store_reservation *reser
 static void delete_wrong(struct loading *loading)
 {
 	struct hf_recovery *recovery = loading->recovery;
+	size_t n = loading->n_wrong + loading->n_outdated + loading->n_outdated_reservations;
 
 	for (size_t i = 0; i < loading->n_wrong; i++)
 		hf_persist_delete(recovery, loading->wrong[i]);
-	if (loading->n_wrong + loading->n_outdated)
-		hf_log_warn("deleted stored locks that cannot be true", "n=%zu",
-			    loading->n_wrong + loading->n_outdated);
+	if (n)
+		hf_log_warn("deleted stored locks that cannot be true", "n=%zu", n);
 }
 
 static int refuse_foreign(const struct loading *loading)
@@ -715,6 +779,8 @@ int hf_restart_load(struct hf_recovery *recovery)
 		r = hf_store_name_key(recovery->store, recovery->options.handle_key);
 	if (r == 0)
 		r = settle_conflicts(&loading);
+	if (r == 0)
+		settle_reservations(&loading);
 	if (r == 0 && recovery->start.continues)
 		r = accept_restored(&loading);
 	else if (r == 0)
@@ -725,8 +791,8 @@ int hf_restart_load(struct hf_recovery *recovery)
 		hf_log_info("stored clients and locks loaded",
 			    "epoch=%llu state=%d clients=%zu locks=%zu shares=%zu not_exported=%zu",
 			    (unsigned long long)recovery->start.epoch, recovery->sm_state, loading.n_clients,
-			    loading.n_locks - loading.n_outdated, loading.n_reservations,
-			    loading.n_not_exported);
+			    loading.n_locks - loading.n_outdated,
+			    loading.n_reservations - loading.n_outdated_reservations, loading.n_not_exported);
 	}
 	hf_client_unref(loading.last);
 	free(loading.wrong);
@@ -820,6 +886,7 @@ void hf_recovery_exports_changed(struct hf_recovery *recovery)
 		return;
 	(void)settle_conflicts(&loading); /* without memory the next start does it */
 	hf_not_exported_take_reservations(recovery, take_up_reservation, &loading);
+	settle_reservations(&loading);
 	delete_wrong(&loading);
 	register_unknown(&loading);
 	hf_client_unref(loading.last);

@@ -288,6 +288,7 @@ class ReturnedExport(Base):
     """A directory is taken out, and comes back by a reload: what is stored of it must not win over what is granted since."""
 
     folders, exports = GoneExport.folders, GoneExport.exports
+    alias = "{{path: {base}/data, name: /renamed, squash: none}}"
     after_crash = "recovery.after_crash=continue"
 
     def setUp(self):
@@ -341,16 +342,22 @@ class ReturnedExport(Base):
         self.assertEqual(self.b.lock(mine.but(reclaim=True)), nlm.S_GRANTED)
         self.assertNotEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
 
-    def test_i3_lock_granted_by_another_name_is_there_after_a_restart(self):
-        alias = "{{path: {base}/data, name: /renamed, squash: none}}"
-        lock = self.hold()
+    def lose_and_bring_back_by_another_name(self):
+        """The handle by that name."""
         self.lose_export()
         self.end_grace()
-        self.bring_back(alias, *self.exports[1:])
-        mine = self.lock_of(self.b, fh=self.handle_of(self.path, "/renamed"))
-        self.assert_granted(self.b, mine)
-        self.write_config((*self.exports, alias))
+        self.bring_back(self.alias, *self.exports[1:])
+        return self.handle_of(self.path, "/renamed")
+
+    def restart_with_both_names(self):
+        self.write_config((*self.exports, self.alias))
         self.restart("recovery.after_crash=reclaim")
+
+    def test_i3_lock_granted_by_another_name_is_there_after_a_restart(self):
+        lock = self.hold()
+        mine = self.lock_of(self.b, fh=self.lose_and_bring_back_by_another_name())
+        self.assert_granted(self.b, mine)
+        self.restart_with_both_names()
         self.assertEqual(self.b.lock(mine.but(reclaim=True)), nlm.S_GRANTED)
         self.assertNotEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
 
@@ -361,6 +368,16 @@ class ReturnedExport(Base):
         self.assertEqual(self.b.share(mine), nlm.S_GRANTED)
         self.restart("recovery.after_crash=reclaim")
         self.assertEqual(self.b.share(mine.but(reclaim=True)), nlm.S_GRANTED)
+
+    def test_reservation_made_by_another_name_is_there_after_a_restart(self):
+        other = self.lock_of(self.a, deny=3, access=3)
+        self.assertEqual(self.a.share(other), nlm.S_GRANTED)
+        mine = self.lock_of(self.b, deny=3, access=3, fh=self.lose_and_bring_back_by_another_name())
+        for _ in range(2):
+            self.assertEqual(self.b.share(mine), nlm.S_GRANTED)
+        self.restart_with_both_names()
+        self.assertEqual(self.b.share(mine.but(reclaim=True)), nlm.S_GRANTED)
+        self.assertNotEqual(self.a.share(other.but(reclaim=True)), nlm.S_GRANTED)
 
     def test_i4_lock_is_reclaimed_in_grace(self):
         lock = self.hold()

@@ -2,6 +2,7 @@
 #include "one.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -339,7 +340,7 @@ static void put_waiter(const char *client, uint64_t id)
 /* One of a client's, who has it once. */
 static void put_reservation(const char *client, uint64_t id)
 {
-	uint8_t out[HF_RECORD_MAX], blob[64] = { 1, 2, 1, 0, 1, 0, (uint8_t)strlen(client), 0, 0, 0, 1 };
+	uint8_t out[HF_RECORD_MAX], blob[64] = { 1, 3, 1, 0, 1, 0, (uint8_t)strlen(client), 0, 0, 0, 1 };
 	struct hf_store_reservation fact = { .id = id, .blob = { blob, 20 + (uint32_t)strlen(client) } };
 
 	memcpy(blob + 18, "7f", 2); /* reservation and handle */
@@ -403,6 +404,37 @@ static void test_later_one_of_conflicting_records_is_true(void **state)
 	assert_null(hf_locks_check(hf_recovery_locks(w.recovery)));
 	world_turn(&w);
 	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 3);
+}
+
+/* The store returns the larger id first or last. */
+static void later_reservation_is_true(uint64_t id_of_a, uint64_t id_of_c)
+{
+	char id[2][64];
+	bool is_of_a = id_of_a > id_of_c;
+
+	snprintf(id[0], sizeof(id[0]), "%s", a()->id);
+	snprintf(id[1], sizeof(id[1]), "%s", c()->id);
+	world_turn(&w);
+	world_kill(&w);
+	put_reservation(id[0], id_of_a);
+	put_reservation(id[1], id_of_c);
+	world_up(&w);
+	assert_int_equal(is_loaded(id[0]), is_of_a);
+	assert_int_equal(is_loaded(id[1]), !is_of_a);
+	assert_int_equal(world_unreclaimed(&w), 1);
+	assert_null(hf_locks_check(hf_recovery_locks(w.recovery)));
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_RESERVATION), 1);
+}
+
+static void test_later_one_of_conflicting_reservations_is_true(void **state)
+{
+	later_reservation_is_true(1, 2);
+}
+
+static void test_later_one_of_conflicting_reservations_may_come_first(void **state)
+{
+	later_reservation_is_true(2, 1);
 }
 
 /* The lock was stored, its client was not. The client's next call shows whether it was restarted since. */
@@ -646,6 +678,8 @@ int main(void)
 		T(test_what_was_registered_comes_back),
 		T(test_records_that_cannot_be_true),
 		T(test_later_one_of_conflicting_records_is_true),
+		T(test_later_one_of_conflicting_reservations_is_true),
+		T(test_later_one_of_conflicting_reservations_may_come_first),
 		T(test_stored_lock_of_an_unknown_client_dies_with_it),
 		T(test_stored_waiter_of_an_unknown_client_dies_with_it),
 		T(test_stored_lock_of_a_grant_that_is_not_stored),
