@@ -31,8 +31,9 @@ struct keepalive {
 };
 
 static const struct keepalive keepalive_of_linux = { .idle_s = 7200, .interval_s = 75, .n = 9 };
-/* Its questions are for an answer. They never end the connection: 127 is the most that the kernel takes. */
-static const struct keepalive keepalive_of_probe = { .idle_s = 1, .interval_s = 1, .n = 127 };
+#define KEEPALIVE_MAX 127 /* the most that the kernel takes */
+/* Its questions are for an answer. They never end the connection. */
+static const struct keepalive keepalive_of_probe = { .idle_s = 1, .interval_s = 1, .n = KEEPALIVE_MAX };
 #define KEEPALIVE_N 3 /* if bind->keepalive_s */
 
 /* Well-known services are below 512; rpc.statd and similar programs choose from here, too. */
@@ -384,6 +385,19 @@ void uv_socket_drop_unsent(struct hf_socket *socket)
 	setsockopt(uv_socket_of(socket)->fd, SOL_SOCKET, SO_LINGER, &none, sizeof(none));
 }
 
+/* The kernel goes on counting after a probe. The probe's questions without an answer must not end the
+ * connection then, so as many more are allowed. */
+static struct keepalive keepalive_after_probe(const struct uv_socket *s)
+{
+	struct keepalive keepalive = keepalive_of(s->keepalive_s);
+	struct tcp_info info = { 0 };
+	socklen_t len = sizeof(info);
+
+	if (getsockopt(s->fd, IPPROTO_TCP, TCP_INFO, &info, &len) == 0)
+		keepalive.n = HF_MIN(keepalive.n + info.tcpi_probes, KEEPALIVE_MAX);
+	return keepalive;
+}
+
 int uv_socket_probe(struct hf_socket *socket, bool is_on)
 {
 	struct uv_socket *s = uv_socket_of(socket);
@@ -391,7 +405,7 @@ int uv_socket_probe(struct hf_socket *socket, bool is_on)
 
 	if (setsockopt(s->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on)) < 0)
 		return -errno;
-	return set_keepalive(s->fd, is_on ? keepalive_of_probe : keepalive_of(s->keepalive_s));
+	return set_keepalive(s->fd, is_on ? keepalive_of_probe : keepalive_after_probe(s));
 }
 
 bool uv_socket_heard(struct hf_socket *socket, struct hf_heard *heardp)

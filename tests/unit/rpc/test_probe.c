@@ -15,7 +15,8 @@
 #define LONG_NS  (60 * HF_NS_PER_S)
 #define NO_PULSE 99
 
-#define KEEPALIVE_S 50
+#define KEEPALIVE_S       50
+#define KEEPALIVE_SHORT_S 2
 
 static struct rig rig;
 static uint8_t buffer[4096];
@@ -42,6 +43,11 @@ static int setup(void **state)
 static int setup_keepalive(void **state)
 {
 	return setup_with(KEEPALIVE_S);
+}
+
+static int setup_short_keepalive(void **state)
+{
+	return setup_with(KEEPALIVE_SHORT_S);
 }
 
 static int teardown(void **state)
@@ -229,6 +235,38 @@ static void test_silence_does_not_end_the_connection(void **state)
 	end(fds);
 }
 
+static int n_asked(int fd)
+{
+	struct tcp_info info;
+
+	assert_return_code(getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &(socklen_t){ sizeof(info) }), errno);
+	return info.tcpi_probes;
+}
+
+static bool is_asked_again(void *arg)
+{
+	const int *other_and_n = arg;
+
+	return n_asked(other_and_n[0]) > other_and_n[1];
+}
+
+/* Nor do they after the probe: the kernel's own questions follow. */
+static void test_the_questions_of_a_probe_do_not_count_after_it(void **state)
+{
+	int fds[2], other_and_n[2];
+
+	connect_two(fds);
+	other_and_n[0] = find_other_end(fds[0]);
+	make_deaf(fds[0]);
+	start_for(5 * HF_NS_PER_S + HF_NS_PER_S / 2);
+	expect(HF_RPC_PULSE_SILENT);
+	other_and_n[1] = n_asked(other_and_n[0]);
+	assert_true(other_and_n[1] > 3);
+	rig_wait(is_asked_again, other_and_n, "a further question");
+	rig_wait_connections(&rig, 2);
+	end(fds);
+}
+
 static void test_a_time_out_is_no_answer(void **state)
 {
 	const int ms = 1500;
@@ -320,6 +358,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_no_answer_in_time, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_silence_does_not_end_the_connection, setup_keepalive,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_the_questions_of_a_probe_do_not_count_after_it,
+						setup_short_keepalive, teardown),
 		cmocka_unit_test_setup_teardown(test_a_time_out_is_no_answer, setup_keepalive, teardown),
 		cmocka_unit_test_setup_teardown(test_keepalive_is_as_before_a_probe, setup_keepalive,
 						teardown),
