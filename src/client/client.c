@@ -126,6 +126,7 @@ void hf_client_unregister(struct hf_client *client)
 	client->is_local_stored = false;
 	free(client->other_locals);
 	client->other_locals = NULL;
+	client->n_named = 0;
 	hf_places_count(client, false);
 	if (!client->callback.host && client->has_connected && !hf_client_is_alone(client))
 		client->host->has_lost_one = true;
@@ -232,14 +233,27 @@ static int add_other_local(struct hf_client *client, const struct hf_addr *local
 
 	if (!local->family || local->scope)
 		return 0;
-	if (hf_client_other_local(client, HF_CLIENT_OTHER_LOCALS - 1, &last))
+	if (hf_client_other_local(client, HF_CLIENT_OTHER_LOCALS - 1, &last)) {
 		(void)take_text(&kept, text);
+		client->n_named = 0; /* the names after it have other numbers now */
+	}
 	hf_addr_format(local, text, sizeof(text));
 	if (asprintf(&texts, "%s%s%s", kept ? kept : "", kept ? " " : "", text) < 0)
 		return hf_trace(-ENOMEM);
 	free(client->other_locals);
 	client->other_locals = texts;
 	return 0;
+}
+
+void hf_client_note_named(struct hf_client *client, int32_t state, size_t n)
+{
+	client->named_state = state;
+	client->n_named = n;
+}
+
+size_t hf_client_count_named(const struct hf_client *client, int32_t state)
+{
+	return client->named_state == state ? client->n_named : 0;
 }
 
 int hf_client_restore_other_locals(struct hf_client *client, struct hf_bytes stored)

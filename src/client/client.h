@@ -109,6 +109,8 @@ struct hf_client {
 	struct hf_addr address; /* port 0 */
 	struct hf_addr local;   /* the server's address that notices to it leave from; port 0 */
 	char *other_locals;     /* further ones that it used, as text with blanks between; NULL: none */
+	int32_t named_state;    /* inside: see hf_client_note_named() */
+	size_t n_named;         /* likewise */
 	struct hf_client_callback callback;
 	uint8_t priv[HF_CLIENT_PRIV];
 	int32_t sm_state;      /* of src/recovery: its own state number; 0: unknown */
@@ -336,6 +338,17 @@ int hf_client_use(struct hf_client *client, const struct hf_addr *local, bool is
 /* The address number @n of other_locals, the oldest first. */
 bool hf_client_other_local(const struct hf_client *client, size_t n, struct hf_addr *local);
 bool hf_client_has_used(const struct hf_client *client, const struct hf_addr *local); /* and it is stored */
+/* The notice with the server's state number @state was answered under the first @n names of the server: its
+ * own, the local address, the other ones. An address that is added needs no such notice. If one is
+ * dropped, the names are counted anew. */
+void hf_client_note_named(struct hf_client *client, int32_t state, size_t n);
+size_t hf_client_count_named(const struct hf_client *client, int32_t state);
+/* It answered under the names that each client is given: what it locked at the local address, it can
+ * reclaim. */
+static inline bool hf_client_is_reached(const struct hf_client *client, int32_t state)
+{
+	return hf_client_count_named(client, state) > 1;
+}
 /* Loaded from the store: see hf_client_restore(). */
 int hf_client_restore_other_locals(struct hf_client *client, struct hf_bytes stored);
 /* The port that the client called from. @way numbers the transport. */

@@ -17,7 +17,8 @@
  * A client that could not be told in time and has locks is marked crashed: its
  * unreclaimed locks are released, but stay reclaimable until grace ends. A client that
  * has none is marked unreachable, until it is told or calls. Both stay registered while
- * they are tried again.
+ * they are tried again. A client that was told under some of our addresses, and not under all
+ * (hf_client_is_reached()), is tried again, too, and loses nothing by that.
  *
  * Our state number may rise while a notice is under way (SM_SIMU_CRASH). The result of
  * that try says nothing about the new number: the client is told again, at once, and
@@ -168,17 +169,18 @@ static void not_told(struct hf_notice *notice, const char *why_not)
 {
 	struct hf_recovery *recovery = notice->recovery;
 	struct hf_client *client = notice->client;
+	bool is_reached = hf_client_is_reached(client, notice->state);
 
 	hf_log_debug("client could not be told of our restart", "client=%s why=\"%s\"", client->id,
 		     why_not ? why_not : "");
 	note_failed(notice, true);
 	if (!was_seen(recovery, client) && client->status != HF_CLIENT_CRASHED) {
-		if (notice->by_hand)
+		if (notice->by_hand || is_reached)
 			hf_client_set_status(client, HF_CLIENT_UNREACHABLE);
 		else
 			hf_crash_release_reclaimable(recovery, client);
 	}
-	leave_wave(notice, false);
+	leave_wave(notice, is_reached);
 	rest(notice);
 	/* @notice may be gone here */
 }

@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import unittest
 from urllib.parse import quote
 
@@ -239,12 +240,18 @@ class Peers(Play):
 
 
 class ChoosyHost(Host):
-    """Its statd gives no answer to a notice under the name @unheard."""
+    """Its statd gives no answer to a notice under the name @unheard, and answers the others after @delay seconds."""
 
     unheard = None
+    delay = 0
 
     def _on_statd(self, call):
-        self.deaf = call.procedure == nsm.NOTIFY and In(call.args).string() == self.unheard
+        is_notice = call.procedure == nsm.NOTIFY
+        is_unheard = is_notice and In(call.args).string() == self.unheard
+        is_late = is_notice and not is_unheard and self.delay
+        self.deaf = is_unheard or is_late
+        if is_late:
+            threading.Timer(self.delay, call.answer).start()
         return super()._on_statd(call)
 
 
@@ -259,6 +266,7 @@ class Addresses(Recovering):
     def setUp(self):
         super().setUp()
         self.a.unheard = None
+        self.a.delay = 0
 
     def status(self, host):
         return self.rest.get(f"/api/v1/clients/{quote(self.id_of(host))}").json["status"]
@@ -332,16 +340,35 @@ class Addresses(Recovering):
         self.assert_granted(self.a, self.lock_of(self.a, 20, 10), server=two)
         self.assertEqual(self.names_after_restart(self.a), ["server", two, one])
 
+    def lock_at(self, host, *servers):
+        for i, server in enumerate(servers):
+            self.assert_granted(host, self.lock_of(host, 10 * i, 10), server=server)
+
     def test_a_further_name_is_answered_or_given_again(self):
+        """It alone is given again, and the client, which answers, loses nothing."""
         one, two = self.network.SERVER
-        for i, server in enumerate((one, two)):
-            self.assert_granted(self.a, self.lock_of(self.a, 10 * i, 10), server=server)
+        self.lock_at(self.a, one, two)
         self.a.unheard = one
         self.restart()
-        self.until_all_are_told("the unreachable ones lose their locks")
-        self.assertEqual(self.status(self.a), "crashed")
+        self.until_all_are_told("clients told of our restart told=1 failed=0")
+        self.assertEqual(self.status(self.a), "unreachable")
         self.a.unheard = None
         self.until(lambda: self.status(self.a) == "notified", "it is told")
+        names = [name for name, _ in self.notices(self.a)]
+        self.assertEqual([names.count("server"), names.count(two), names[-1]], [1, 1, one], names)
+
+    def test_a_slow_statd_is_told_of_each_address(self):
+        """It answers each name in time, and not all of them within the time for one."""
+        servers = [*self.network.SERVER, "10.98.7.1"]
+        self.network.server.batch([f"addr add {servers[-1]}/16 dev wire"])
+        self.addCleanup(self.network.server.batch, [f"addr del {servers[-1]}/16 dev wire"])
+        self.lock_at(self.a, *servers)
+        self.a.delay = 1.2
+        self.restart()
+        self.until_all_are_told("clients told of our restart told=1 failed=0")
+        names = [name for name, _ in self.notices(self.a)]
+        self.assertEqual(list(dict.fromkeys(names)), ["server", servers[2], *servers[:2]])
+        self.assertEqual(self.status(self.a), "notified")
 
     def test_calls_that_take_nothing_name_no_address(self):
         """Nor do notices leave from there, of this run or of the next."""

@@ -13,8 +13,9 @@
  * The server may not have that address any more. Then it calls from another one. A statd takes
  * a notice from there only under the address as text, so the reply to that one counts.
  *
- * A client is told again, with all names, until all that count are answered in one try. A statd
- * that has heard of a state number ignores it the next time.
+ * Each name has the time of a try for itself: a slow statd answers one after another. A client is
+ * told again until all names that count are answered. The next try goes on with the name that was
+ * not answered; a statd that has heard of a state number ignores it the next time.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -35,7 +36,8 @@ struct telling {
 	struct hf_addr local; /* the server's address that calls; family 0: any */
 	struct hf_nsm_lookup *lookup;
 	struct hf_timer timer; /* of the look-up */
-	uint64_t deadline;
+	uint64_t timeout_ns;   /* for each name */
+	uint64_t deadline;     /* of the present one */
 	struct hf_rpc_pending *pending;
 	int32_t state;
 	size_t n_names; /* that were given before the present one */
@@ -171,21 +173,38 @@ static bool is_extra(const struct telling *telling)
 	return telling->n_names == 1 && !telling->is_gone;
 }
 
+static int give_name(struct telling *telling)
+{
+	uint64_t timeout_ns = is_extra(telling) ? HF_MIN(telling->timeout_ns, EXTRA_NS) : telling->timeout_ns;
+
+	telling->deadline = hf_loop_now(telling->nsm->options.loop) + timeout_ns;
+	return call(telling, timeout_ns);
+}
+
+/* The present name is done with. If the notice came from another address, the server's name alone may have
+ * told the statd nothing: the next try gives it again, with the address as text. */
+static void note_name(struct telling *telling)
+{
+	telling->n_names++;
+	if (!telling->is_gone || telling->n_names > 1)
+		hf_client_note_named(telling->client, telling->state, telling->n_names);
+}
+
 static void give_next_name(struct telling *telling)
 {
 	char text[HF_ADDR_TEXT];
 
-	while (name_of_server(telling, telling->n_names + 1, text, sizeof(text))) {
-		uint64_t left = time_left(telling);
-
-		telling->n_names++;
-		if (call(telling, is_extra(telling) ? HF_MIN(left, EXTRA_NS) : left) == 0)
+	note_name(telling);
+	while (name_of_server(telling, telling->n_names, text, sizeof(text))) {
+		if (give_name(telling) == 0)
 			return;
 		if (!is_extra(telling)) {
 			finish(telling, false, "it could not be called");
 			return;
 		}
+		note_name(telling);
 	}
+	hf_client_note_named(telling->client, 0, 0); /* an operator may have it told again */
 	finish(telling, true, NULL);
 }
 
@@ -239,12 +258,14 @@ static int begin(struct telling *telling, uint64_t timeout_ns)
 {
 	const struct hf_client *client = telling->client;
 
+	telling->timeout_ns = timeout_ns;
 	telling->deadline = hf_loop_now(telling->nsm->options.loop) + timeout_ns;
+	telling->n_names = hf_client_count_named(client, telling->state);
 	if (!hf_nsm_is_local_watch(telling->nsm, client))
 		telling->local = client->local;
 	else if (hf_addr_is_loopback(&client->address))
 		return look_up(telling, timeout_ns); /* only the peer's name is known */
-	return call(telling, timeout_ns);
+	return give_name(telling);
 }
 
 static int tell(void *user, struct hf_client *client, int32_t our_state, uint64_t timeout_ns,

@@ -379,6 +379,31 @@ static void test_addresses_are_bounded(void **state)
 	hf_client_unref(client);
 }
 
+static void test_names_that_were_answered(void **state)
+{
+	struct hf_client *client = get("nlm", "10.0.0.1", "a");
+
+	for (unsigned int i = 0; i < HF_CLIENT_OTHER_LOCALS; i++)
+		assert_int_equal(use(client, i, true), 0);
+	assert_int_equal(hf_client_register(client), HF_CLIENT_OK);
+	hf_client_note_named(client, 7, 1);
+	assert_int_equal(hf_client_count_named(client, 7), 1);
+	assert_false(hf_client_is_reached(client, 7)); /* the address is missing */
+	hf_client_note_named(client, 7, 2);
+	assert_true(hf_client_is_reached(client, 7));
+	assert_int_equal(hf_client_count_named(client, 9), 0);
+	assert_false(hf_client_is_reached(client, 9));
+
+	assert_int_equal(use(client, 20, true), 0); /* the last place */
+	assert_int_equal(hf_client_count_named(client, 7), 2);
+	assert_int_equal(use(client, 21, true), 0); /* one leaves */
+	assert_int_equal(hf_client_count_named(client, 7), 0);
+	hf_client_note_named(client, 7, 2);
+	hf_client_unregister(client);
+	assert_int_equal(hf_client_count_named(client, 7), 0);
+	hf_client_unref(client);
+}
+
 static void test_stored_addresses(void **state)
 {
 	static const char stored[] =
@@ -664,6 +689,7 @@ int main(void)
 		T(test_addresses_that_it_used),
 		T(test_an_address_counts_when_it_is_stored),
 		T(test_addresses_are_bounded),
+		T(test_names_that_were_answered),
 		T(test_stored_addresses),
 		T(test_renamed_or_another),
 		T(test_tags_of_doubts),
