@@ -223,25 +223,66 @@ bool hf_client_has_used(const struct hf_client *client, const struct hf_addr *lo
 	return client->is_local_stored && has_used(client, local);
 }
 
+/* What the client has locked there, it will not reclaim after a restart. */
+static void say_dropped(const struct hf_client *client, const char *text)
+{
+	struct hf_clients *clients = client->clients;
+	uint64_t n_suppressed;
+	char quoted[256];
+
+	if (!hf_log_limit_allow(&clients->drops, hf_loop_now(clients->options.loop), &n_suppressed))
+		return;
+	hf_log_warn("a client uses too many addresses of the server: a notice of a restart will not name one",
+		    "client=%s address=%s max=%d more=%llu",
+		    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)), text,
+		    HF_CLIENT_OTHER_LOCALS + 1, (unsigned long long)n_suppressed);
+}
+
+static void drop_first(struct hf_client *client)
+{
+	const char *kept = client->other_locals;
+	char text[HF_ADDR_TEXT];
+
+	(void)take_text(&kept, text);
+	say_dropped(client, text);
+	memmove(client->other_locals, kept, strlen(kept) + 1);
+	client->n_named = 0; /* the names after it have other numbers now */
+}
+
+/* An address that is not certain may be forged: it comes first, so that it is the next to leave. */
+static char *join(const char *texts, const char *text, bool is_certain)
+{
+	char *joined;
+
+	if (!texts)
+		return strdup(text);
+	if (asprintf(&joined, "%s %s", is_certain ? texts : text, is_certain ? text : texts) < 0)
+		return NULL;
+	return joined;
+}
+
 /* The scope of an address is the number of an interface, which means nothing to another host. */
-static int add_other_local(struct hf_client *client, const struct hf_addr *local)
+static int add_other_local(struct hf_client *client, const struct hf_addr *local, bool is_certain)
 {
 	struct hf_addr last;
 	char text[HF_ADDR_TEXT];
-	const char *kept = client->other_locals;
+	bool is_full = hf_client_other_local(client, HF_CLIENT_OTHER_LOCALS - 1, &last);
 	char *texts;
 
 	if (!local->family || local->scope)
 		return 0;
-	if (hf_client_other_local(client, HF_CLIENT_OTHER_LOCALS - 1, &last)) {
-		(void)take_text(&kept, text);
-		client->n_named = 0; /* the names after it have other numbers now */
-	}
 	hf_addr_format(local, text, sizeof(text));
-	if (asprintf(&texts, "%s%s%s", kept ? kept : "", kept ? " " : "", text) < 0)
+	if (is_full && !is_certain) {
+		say_dropped(client, text);
+		return 0;
+	}
+	texts = join(client->other_locals, text, is_certain);
+	if (!texts)
 		return hf_trace(-ENOMEM);
 	free(client->other_locals);
 	client->other_locals = texts;
+	if (is_full)
+		drop_first(client);
 	return 0;
 }
 
@@ -268,7 +309,7 @@ int hf_client_restore_other_locals(struct hf_client *client, struct hf_bytes sto
 		return hf_trace(-ENOMEM);
 	while (r == 0 && take_text(&texts, text))
 		if (hf_addr_parse(&local, text))
-			r = add_other_local(client, &local);
+			r = add_other_local(client, &local, true);
 	free(copy);
 	return r;
 }
@@ -280,7 +321,7 @@ int hf_client_use(struct hf_client *client, const struct hf_addr *local, bool is
 	client->is_local_stored = false;
 	if (has_used(client, local))
 		return 0;
-	r = add_other_local(client, is_certain ? &client->local : local);
+	r = add_other_local(client, is_certain ? &client->local : local, is_certain);
 	if (r == 0 && is_certain) {
 		client->local = *local;
 		client->local.port = 0;

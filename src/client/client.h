@@ -333,9 +333,9 @@ void hf_client_called(struct hf_client *client, const struct hf_addr *local);
 /* It took something at this address of the server, so a notice of a restart must give that address. The
  * caller registers the client again. Notices leave from the latest address, unless the call may be forged
  * (@is_certain is false). */
-#define HF_CLIENT_OTHER_LOCALS 15 /* a further one replaces the oldest */
+#define HF_CLIENT_OTHER_LOCALS 15 /* a further one replaces the first if it is certain */
 int hf_client_use(struct hf_client *client, const struct hf_addr *local, bool is_certain);
-/* The address number @n of other_locals, the oldest first. */
+/* The address number @n of other_locals: first those of calls that may be forged, then the oldest. */
 bool hf_client_other_local(const struct hf_client *client, size_t n, struct hf_addr *local);
 bool hf_client_has_used(const struct hf_client *client, const struct hf_addr *local); /* and it is stored */
 /* The notice with the server's state number @state was answered under the first @n names of the server: its

@@ -371,7 +371,7 @@ int hf_clients_new(struct hf_clients **clientsp, const struct hf_clients_options
 	clients->options = *options;
 	for (unsigned int i = 0; i < HF_CLIENTS_N_RANKS; i++)
 		hf_list_init(&clients->idle[i]);
-	clients->refusals = clients->evictions = (struct hf_log_limit)HF_LOG_LIMIT(QUIET_S);
+	clients->refusals = clients->evictions = clients->drops = (struct hf_log_limit)HF_LOG_LIMIT(QUIET_S);
 	if (!clients->options.max_per_address)
 		clients->options.max_per_address = (options->max_registered + 1) / 2;
 	clients->max_unmet = hf_places_max_unmet(options->max_registered);

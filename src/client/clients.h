@@ -63,6 +63,7 @@ struct hf_clients {
 	uint64_t refused_for_tls[HF_CLIENT_N_REFUSALS];
 	struct hf_log_limit refusals;
 	struct hf_log_limit evictions;
+	struct hf_log_limit drops; /* of addresses that clients use */
 };
 
 void hf_clients_forget(struct hf_client *client);

@@ -22,6 +22,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 import nlm
 import nsm
 from fakehost import NSM, Record
+from forger import Forger
 from nsm import Host
 from play import Play, main
 from recovering import OverPostgres, Recovering
@@ -340,6 +341,13 @@ class Addresses(Recovering):
         self.assert_granted(self.a, self.lock_of(self.a, 20, 10), server=two)
         self.assertEqual(self.names_after_restart(self.a), ["server", two, one])
 
+    def further_addresses(self, n):
+        """Of the server, until the end of the test."""
+        further = [f"10.98.7.{i}" for i in range(1, n + 1)]
+        self.network.server.batch([f"addr add {address}/16 dev wire" for address in further])
+        self.addCleanup(self.network.server.batch, [f"addr del {address}/16 dev wire" for address in further])
+        return further
+
     def lock_at(self, host, *servers):
         for i, server in enumerate(servers):
             self.assert_granted(host, self.lock_of(host, 10 * i, 10), server=server)
@@ -359,9 +367,7 @@ class Addresses(Recovering):
 
     def test_a_slow_statd_is_told_of_each_address(self):
         """It answers each name in time, and not all of them within the time for one."""
-        servers = [*self.network.SERVER, "10.98.7.1"]
-        self.network.server.batch([f"addr add {servers[-1]}/16 dev wire"])
-        self.addCleanup(self.network.server.batch, [f"addr del {servers[-1]}/16 dev wire"])
+        servers = [*self.network.SERVER, *self.further_addresses(1)]
         self.lock_at(self.a, *servers)
         self.a.delay = 1.2
         self.restart()
@@ -395,6 +401,18 @@ class Addresses(Recovering):
         self.restart()
         self.until_all_are_told()
         self.assertEqual(self.notices(self.a), [("server", one), (one, one), (two, one)])
+
+    def test_forged_datagrams_displace_no_address(self):
+        one, two = self.network.SERVER
+        self.lock_at(self.a, one, two)
+        for i, server in enumerate(self.further_addresses(18)):
+            forger = Forger(self.b.namespace, (server, 2049))
+            lock = self.lock_of(self.a, 1000 + 10 * i, 5, svid=99)
+            forger.send(self.a.address, 700, call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK)))
+            forger.close()
+        self.until(lambda: "a client uses too many addresses of the server" in self.daemon.log, "the log says it")
+        names = self.names_after_restart(self.a)
+        self.assertEqual([len(names), names[:2], names[-1]], [17, ["server", two], one], names)
 
 
 class AddressesInPostgres(OverPostgres, Addresses):

@@ -330,10 +330,10 @@ static void test_addresses_that_it_used(void **state)
 	assert_string_equal(client->other_locals, "10.0.1.1");
 	assert_int_equal(use(client, 3, false), 0);
 	assert_int_equal(client->local.ip[3], 2);
-	assert_string_equal(client->other_locals, "10.0.1.1 10.0.1.3");
+	assert_string_equal(client->other_locals, "10.0.1.3 10.0.1.1"); /* the next to leave comes first */
 	assert_int_equal(hf_client_register(client), HF_CLIENT_OK);
 	assert_true(has_used(client, 1) && has_used(client, 2) && has_used(client, 3));
-	assert_true(hf_client_other_local(client, 1, &local));
+	assert_true(hf_client_other_local(client, 0, &local));
 	assert_int_equal(local.ip[3], 3);
 	assert_false(hf_client_other_local(client, 2, &local));
 
@@ -376,6 +376,30 @@ static void test_addresses_are_bounded(void **state)
 	assert_true(hf_client_other_local(client, HF_CLIENT_OTHER_LOCALS - 1, &local));
 	assert_int_equal(local.ip[3], 38);
 	assert_false(hf_client_other_local(client, HF_CLIENT_OTHER_LOCALS, &local));
+	hf_client_unref(client);
+}
+
+/* A forged datagram can give any of the server's addresses. */
+static void test_an_address_that_may_be_forged_replaces_none(void **state)
+{
+	struct hf_client *client = get("nlm", "10.0.0.1", "a");
+
+	assert_int_equal(use(client, 1, true), 0);
+	assert_int_equal(use(client, 2, true), 0);
+	for (unsigned int i = 0; i < 40; i++)
+		assert_int_equal(use(client, 100 + i, false), 0);
+	assert_int_equal(hf_client_register(client), HF_CLIENT_OK);
+	assert_true(has_used(client, 1) && has_used(client, 2));
+	assert_true(has_used(client, 100 + HF_CLIENT_OTHER_LOCALS - 2));
+	assert_false(has_used(client, 100 + HF_CLIENT_OTHER_LOCALS - 1));
+
+	for (unsigned int i = 3; i < 2 + HF_CLIENT_OTHER_LOCALS; i++)
+		assert_int_equal(use(client, i, true), 0);
+	assert_int_equal(hf_client_register(client), HF_CLIENT_OK);
+	for (unsigned int i = 1; i < 2 + HF_CLIENT_OTHER_LOCALS; i++)
+		assert_true(has_used(client, i)); /* the forged ones left */
+	assert_false(has_used(client, 100));
+	hf_client_unregister(client);
 	hf_client_unref(client);
 }
 
@@ -689,6 +713,7 @@ int main(void)
 		T(test_addresses_that_it_used),
 		T(test_an_address_counts_when_it_is_stored),
 		T(test_addresses_are_bounded),
+		T(test_an_address_that_may_be_forged_replaces_none),
 		T(test_names_that_were_answered),
 		T(test_stored_addresses),
 		T(test_renamed_or_another),
