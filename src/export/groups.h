@@ -4,8 +4,9 @@
  *
  * Look-ups are asked and remembered as in lookups.h. If there is no such user
  * here, or the look-up fails, the groups that the client names count, and no
- * others. The gid of a call stays the client's, as with the kernel's server. While there is no room for a look-up, the call must be repeated: a flood
- * of users must not make the client's groups count. Group 0 is never among those that are looked up.
+ * others. The gid of a call stays the client's, as with the kernel's server. While there is no room for a
+ * look-up, the call must be repeated: a flood of users must not make the client's groups count. Group 0 is
+ * never among those that are looked up.
  */
 #pragma once
 
