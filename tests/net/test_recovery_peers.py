@@ -410,7 +410,8 @@ class Addresses(Recovering):
             lock = self.lock_of(self.a, 1000 + 10 * i, 5, svid=99)
             forger.send(self.a.address, 700, call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK)))
             forger.close()
-        self.until(lambda: "a client uses too many addresses of the server" in self.daemon.log, "the log says it")
+        self.until(lambda: "a client uses too many addresses of the server" in self.log, "the log says it")
+        self.held(self.a, 3000, 10)  # the reply waits until its registration is stored, with all addresses
         names = self.names_after_restart(self.a)
         self.assertEqual([len(names), names[:2], names[-1]], [17, ["server", two], one], names)
 
