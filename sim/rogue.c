@@ -264,7 +264,7 @@ static bool is_plain(const struct world *world, const struct host *victim)
 static bool is_known(const struct world *world, const struct host *victim)
 {
 	struct hf_client *client = NULL;
-	bool is_seen = !world->options.is_cluster || !world->server->recovery;
+	bool is_seen = !world->options.is_cluster || !world->server->is_up || !world->server->recovery;
 
 	while (!is_seen && (client = hf_clients_next_at(hf_recovery_clients(world->server->recovery),
 							&victim->addr, client)))
