@@ -9,8 +9,6 @@
  */
 #pragma once
 
-#include <pthread.h>
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/stat.h>
@@ -26,77 +24,19 @@ struct hf_change {
 	struct stat after;
 };
 
-#define HF_CHANGE_BEGUN    (UINT64_C(1) << 32) /* units of a count */
-#define HF_CHANGE_UNDERWAY UINT64_C(1)
-
-/* Counts of changes; upper half: begun; lower half: in progress. Files share one by chance, and then a change
- * of one may hide the attributes before from a change of the other: its client asks again. */
-#define HF_CHANGE_COUNTS_BITS 14
-extern _Atomic uint64_t hf_change_counts[1 << HF_CHANGE_COUNTS_BITS];
-
-/* The same for the file in every export */
-static inline _Atomic uint64_t *hf_change_count(const struct hf_file *file)
-{
-	uint64_t key = file->id.inode ^ ((uint64_t)file->dev << 40);
-
-	return &hf_change_counts[(key * UINT64_C(0x9e3779b97f4a7c15)) >> (64 - HF_CHANGE_COUNTS_BITS)];
-}
-
-static inline void hf_change_before(struct hf_change *change, struct hf_file *file)
-{
-	change->has_before = fstat(file->fd, &change->before) == 0;
-}
-
-static inline void hf_change_after(struct hf_change *change, struct hf_file *file)
-{
-	change->has_after = fstat(file->fd, &change->after) == 0;
-}
+void hf_change_before(struct hf_change *change, struct hf_file *file);
+void hf_change_after(struct hf_change *change, struct hf_file *file);
 
 /* For a caller that changes nothing but must know whether other calls do. */
-static inline void hf_change_watch(struct hf_change *change, struct hf_file *file)
-{
-	uint64_t seen = atomic_load(hf_change_count(file));
-
-	change->is_alone = (uint32_t)seen == 0;
-	change->begun = (uint32_t)(seen >> 32);
-	hf_change_before(change, file);
-}
-
-static inline void hf_change_end_watch(struct hf_change *change, struct hf_file *file)
-{
-	hf_change_after(change, file);
-	change->is_alone =
-		change->is_alone && (uint32_t)(atomic_load(hf_change_count(file)) >> 32) == change->begun;
-	change->has_before = change->has_before && change->is_alone;
-}
+void hf_change_watch(struct hf_change *change, struct hf_file *file);
+void hf_change_end_watch(struct hf_change *change, struct hf_file *file);
 
 /* For a change that waits for the disk. */
-static inline void hf_change_begin_open(struct hf_change *change, struct hf_file *file)
-{
-	uint64_t seen = atomic_fetch_add(hf_change_count(file), HF_CHANGE_BEGUN + HF_CHANGE_UNDERWAY);
+void hf_change_begin_open(struct hf_change *change, struct hf_file *file);
+void hf_change_end_open(struct hf_change *change, struct hf_file *file);
 
-	change->is_alone = (uint32_t)seen == 0;
-	change->begun = (uint32_t)(seen >> 32) + 1;
-	hf_change_before(change, file);
-}
-
-static inline void hf_change_end_open(struct hf_change *change, struct hf_file *file)
-{
-	hf_change_end_watch(change, file);
-	atomic_fetch_sub(hf_change_count(file), HF_CHANGE_UNDERWAY);
-}
-
-static inline void hf_change_begin(struct hf_change *change, struct hf_file *file)
-{
-	pthread_mutex_lock(&file->change_lock);
-	hf_change_begin_open(change, file);
-}
-
-static inline void hf_change_end(struct hf_change *change, struct hf_file *file)
-{
-	hf_change_end_open(change, file);
-	pthread_mutex_unlock(&file->change_lock);
-}
+void hf_change_begin(struct hf_change *change, struct hf_file *file);
+void hf_change_end(struct hf_change *change, struct hf_file *file);
 
 /* The following block is the change. Leave it at its end, not by return or break. */
 #define HF_WITH_CHANGE(change, file)                                              \
