@@ -11,6 +11,8 @@
 
 /* The coarsest tick of the kernel's clock for ctime; a change within the same tick would not show. */
 #define TICK_NS INT64_C(20000000)
+/* File systems without nanoseconds store whole seconds (ext4 with 128-byte inodes), or every other one. */
+#define WHOLE_NS INT64_C(2000000000)
 
 static bool same_identity(const struct hf_identity *a, const struct hf_identity *b)
 {
@@ -42,12 +44,13 @@ static bool recall(struct hf_file *file, const struct hf_identity *caller, const
 
 bool hf_stat_is_settled(const struct stat *st)
 {
+	int64_t least = st->st_ctim.tv_nsec ? TICK_NS : WHOLE_NS + TICK_NS;
 	struct timespec now;
 
 	/* The clock that the file system takes ctime from; a simulated clock cannot replace it. */
 	clock_gettime(CLOCK_REALTIME_COARSE, &now);
 	return (now.tv_sec - st->st_ctim.tv_sec) * INT64_C(1000000000) + (now.tv_nsec - st->st_ctim.tv_nsec) >
-	       TICK_NS;
+	       least;
 }
 
 static void remember(struct hf_file *file, const struct hf_identity *caller, const struct stat *st,
@@ -62,6 +65,14 @@ static void remember(struct hf_file *file, const struct hf_identity *caller, con
 	verdict->is_set = true;
 	verdict->ctime = st->st_ctim;
 	verdict->allowed = (uint8_t)allowed;
+	pthread_mutex_unlock(&file->lock);
+}
+
+void hf_file_forget_access(struct hf_file *file)
+{
+	pthread_mutex_lock(&file->lock);
+	for (size_t i = 0; i < HF_FILE_N_VERDICTS; i++)
+		file->verdicts[i].is_set = false;
 	pthread_mutex_unlock(&file->lock);
 }
 

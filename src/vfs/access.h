@@ -14,6 +14,9 @@
 /* Which of R_OK, W_OK and X_OK the caller has: those bits, or -errno. @st must be fresh. */
 int hf_file_access(struct hf_file *file, const struct hf_identity *caller, const struct stat *st);
 
+/* This server has changed the file's mode or owner. Not every file system shows that in ctime. */
+void hf_file_forget_access(struct hf_file *file);
+
 /* Will any later change show in ctime? Not while the clock behind ctime has hardly moved on. */
 bool hf_stat_is_settled(const struct stat *st);
 

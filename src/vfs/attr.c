@@ -78,6 +78,7 @@ static int set_all(struct hf_file *file, const struct hf_identity *caller, const
 		r = set_mode(file, set);
 	if (r == 0)
 		r = set_times(file, set);
+	hf_file_forget_access(file);
 	hf_file_changed(file);
 	return r;
 }

@@ -14,6 +14,7 @@ SIZE = 512 << 20
 KINDS = {
     "ext4": ["mkfs.ext4", "-q", "-F"],
     "ext4-nojournal": ["mkfs.ext4", "-q", "-F", "-O", "^has_journal"],
+    "ext4-seconds": ["mkfs.ext4", "-q", "-F", "-I", "128"],  # no room for nanoseconds in its inodes
     "xfs": ["mkfs.xfs", "-q", "-f"],
     "btrfs": ["mkfs.btrfs", "-q", "-f"],
     "overlay": ["mkfs.ext4", "-q", "-F"],
