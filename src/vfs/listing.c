@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <stdio.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,7 +11,9 @@
 #include "base/error.h"
 #include "base/macros.h"
 
-#define LEAST_ROOM 1024 /* larger than any single entry */
+/* Larger than any single entry: a name is shorter than PATH_MAX, though some file systems allow more than 255
+ * bytes. */
+#define LEAST_ROOM (PATH_MAX + 32)
 
 int hf_listing_open(struct hf_listing *listing, const struct hf_file *dir, uint64_t cookie, size_t hint)
 {

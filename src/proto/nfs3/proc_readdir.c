@@ -95,7 +95,8 @@ static void note_part(struct making *making, const struct hf_entry *entry, uint3
 
 	if (!making->parts)
 		return;
-	if (!st || st->st_ino != entry->inode || making->n == making->room) {
+	/* put_page() has no room for a longer name, which no client can look up anyway. */
+	if (!st || st->st_ino != entry->inode || name_len > HF_NAME_MAX || making->n == making->room) {
 		making->is_spoiled = true;
 		return;
 	}
