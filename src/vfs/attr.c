@@ -150,20 +150,36 @@ int hf_file_setattr(struct hf_file *file, const struct hf_identity *caller, cons
 	return r;
 }
 
-int hf_file_setattr_new(struct hf_file *file, const struct hf_identity *caller, const struct hf_setattr *set)
+/* What creating leaves to be set. */
+static struct hf_setattr rest_of(const struct hf_setattr *set, const struct hf_identity *caller, mode_t type)
 {
 	struct hf_setattr rest = *set;
-	int write_fd = -1;
-	struct stat st;
-	int r;
 
 	if (!hf_identity_is_superuser(caller))
 		rest.set_uid = rest.set_gid = false;
-	if (!S_ISREG(file->type))
+	if (!S_ISREG(type) || rest.size == 0) /* a new file is empty */
 		rest.set_size = false;
 	/* Creating applies the permission bits but drops some of the others. */
 	if (!rest.set_uid && !rest.set_gid && !(rest.mode & 07000))
 		rest.set_mode = false;
+	return rest;
+}
+
+bool hf_setattr_is_done_by_making(const struct hf_setattr *set, const struct hf_identity *caller, mode_t type)
+{
+	struct hf_setattr rest = rest_of(set, caller, type);
+
+	return !rest.set_uid && !rest.set_gid && !rest.set_size && !rest.set_mode &&
+	       rest.atime.tv_nsec == UTIME_OMIT && rest.mtime.tv_nsec == UTIME_OMIT;
+}
+
+int hf_file_setattr_new(struct hf_file *file, const struct hf_identity *caller, const struct hf_setattr *set)
+{
+	struct hf_setattr rest = rest_of(set, caller, file->type);
+	int write_fd = -1;
+	struct stat st;
+	int r;
+
 	if (rest.set_size) {
 		if (fstat(file->fd, &st) < 0)
 			return -errno;

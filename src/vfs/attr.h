@@ -3,6 +3,7 @@
 
 #include <stdbool.h>
 #include <stdint.h>
+#include <sys/types.h>
 #include <time.h>
 
 #include "vfs/change.h"
@@ -35,3 +36,6 @@ int hf_file_setattr(struct hf_file *file, const struct hf_identity *caller, cons
 /* Sets the remaining attributes of a file that was just created. Creating has set mode and owner, except that
  * the superuser may give the file away. */
 int hf_file_setattr_new(struct hf_file *file, const struct hf_identity *caller, const struct hf_setattr *set);
+/* Is nothing left to set once a file of this type (S_IFMT) was created? */
+bool hf_setattr_is_done_by_making(const struct hf_setattr *set, const struct hf_identity *caller,
+				  mode_t type);

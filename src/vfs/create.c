@@ -144,7 +144,7 @@ static int create(struct hf_file *dir, const struct hf_identity *caller, const s
 		return fd;
 	r = hf_files_take_made(dir->files, dir->volume, fd, filep);
 	if (r < 0)
-		return r;
+		return hf_dir_made_unopened(r, set, caller, S_IFREG);
 	hf_volume_saw(dir->volume, dir->id.inode, name->text, (*filep)->id.inode);
 	return how == HF_CREATE_EXCLUSIVE ? 0 : hf_file_setattr_new(*filep, caller, set);
 }

@@ -158,9 +158,18 @@ int hf_file_open_to_write(struct hf_file *file)
 
 /* Syncing */
 
+static int synced(struct hf_file *file, int result)
+{
+	int r = result < 0 ? -errno : 0;
+
+	if (r < 0) /* before another call can report success */
+		hf_files_note_loss(file->files, r);
+	return r;
+}
+
 static int sync_now(struct hf_file *file)
 {
-	int fd = -1, r;
+	int fd = -1;
 
 	if (S_ISREG(file->type) || S_ISDIR(file->type)) {
 		pthread_mutex_lock(&file->lock);
@@ -173,13 +182,12 @@ static int sync_now(struct hf_file *file)
 	/* Symbolic links and devices cannot be opened, no file can without a free descriptor, and a server
 	 * without root cannot open what its mode closes: then sync the whole file system. The change is
 	 * already made, so the reply must not say that it was refused. */
-	r = fd >= 0 ? fsync(fd) : syncfs(file->volume->mount);
-	if (r == 0)
-		return 0;
-	r = -errno;
-	/* Before another call can report success. */
-	hf_files_note_loss(file->files, r);
-	return r;
+	return synced(file, fd >= 0 ? fsync(fd) : syncfs(file->volume->mount));
+}
+
+int hf_file_sync_around(struct hf_file *dir)
+{
+	return synced(dir, syncfs(dir->volume->mount));
 }
 
 /* Under sync_lock. @begun, @failed: the counts when the caller came. */

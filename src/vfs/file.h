@@ -163,6 +163,8 @@ int hf_file_open_to_write(struct hf_file *file);
 /* Syncs the file: its data, or its names if it is a directory. One sync runs at a time. Callers that come
  * during a sync share the next one, and fail if the one before it failed. */
 int hf_file_sync(struct hf_file *file);
+/* Syncs the whole file system: for a file in this directory that could not be opened. */
+int hf_file_sync_around(struct hf_file *dir);
 
 /* Locks. If the file could be opened only for reading, fcntl(2) returns the error. The last unpin closes the
  * file, and the kernel drops all its locks. */

@@ -172,14 +172,24 @@ int hf_file_readlink(struct hf_file *file, char *text, size_t *lenp)
 
 /* Making */
 
+/* A client that is told to try again finds its own object and fails. It can do without the handle, but not
+ * without attributes that only an open file can be given. */
+int hf_dir_made_unopened(int error, const struct hf_setattr *set, const struct hf_identity *caller,
+			 mode_t type)
+{
+	return hf_volume_is_want(error) && hf_setattr_is_done_by_making(set, caller, type) ? 0 : error;
+}
+
 /* After a name was created: returns the file, and sets the rest of its attributes. */
 static int finish_making(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
-			 const struct hf_setattr *set, struct hf_file **filep)
+			 const struct hf_setattr *set, mode_t type, struct hf_file **filep)
 {
 	struct stat st;
 	int r = hf_dir_open_entry(dir, name, false, filep, &st);
 
-	return r == 0 ? hf_file_setattr_new(*filep, caller, set) : r;
+	if (r < 0)
+		return hf_dir_made_unopened(r, set, caller, type);
+	return hf_file_setattr_new(*filep, caller, set);
 }
 
 static mode_t mode_of(const struct hf_setattr *set, mode_t otherwise)
@@ -212,7 +222,7 @@ int hf_dir_mkdir(struct hf_file *dir, const struct hf_identity *caller, const st
 		if (r == 0)
 			r = mkdir_as(dir, caller, name->text, mode_of(set, 0777));
 		if (r == 0)
-			r = finish_making(dir, caller, name, set, filep);
+			r = finish_making(dir, caller, name, set, S_IFDIR, filep);
 	}
 	return r;
 }
@@ -239,7 +249,7 @@ int hf_dir_symlink(struct hf_file *dir, const struct hf_identity *caller, const 
 		if (r == 0)
 			r = symlink_as(dir, caller, name->text, target);
 		if (r == 0)
-			r = finish_making(dir, caller, name, set, filep);
+			r = finish_making(dir, caller, name, set, S_IFLNK, filep);
 	}
 	return r;
 }
@@ -266,7 +276,7 @@ int hf_dir_mknod(struct hf_file *dir, const struct hf_identity *caller, const st
 		if (r == 0)
 			r = mknod_as(dir, caller, name->text, type | mode_of(set, 0666), device);
 		if (r == 0)
-			r = finish_making(dir, caller, name, set, filep);
+			r = finish_making(dir, caller, name, set, type, filep);
 	}
 	return r;
 }

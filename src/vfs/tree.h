@@ -41,7 +41,7 @@ int hf_file_check(struct hf_file *file, struct stat *stp);
 int hf_dir_lookup(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
 		  bool cached, struct hf_file **filep, struct stat *stp);
 
-/* Making */
+/* Making. *filep stays NULL if the object was made, but memory or descriptors to open it ran out. */
 enum hf_create_how {
 	HF_CREATE_UNCHECKED, /* an existing file is fine; of the attributes only the size is set then */
 	HF_CREATE_GUARDED,   /* -EEXIST */

@@ -12,6 +12,7 @@
  *		"hung" makes the file "closing", and waits until "close" is gone
  *	flush	while it is there, close(2) of a file of such a name makes the file "flushed", and fails
  *		with EIO, as on NFS
+ *	want	while it is there, no file can be identified: ENOMEM
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -20,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/inotify.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -141,4 +143,23 @@ int close(int fd)
 		return -1;
 	}
 	return close_plainly(fd);
+}
+
+int name_to_handle_at(int dir, const char *name, struct file_handle *handle, int *mount_id, int flags)
+{
+	if (is_asked_for("want")) {
+		errno = ENOMEM;
+		return -1;
+	}
+	return (int)syscall(SYS_name_to_handle_at, dir, name, handle, mount_id, flags);
+}
+
+/* On file systems without handles */
+int statx(int dir, const char *restrict name, int flags, unsigned int mask, struct statx *restrict stx)
+{
+	if (is_asked_for("want")) {
+		errno = ENOMEM;
+		return -1;
+	}
+	return (int)syscall(SYS_statx, dir, name, flags, mask, stx);
 }

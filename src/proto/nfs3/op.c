@@ -328,13 +328,17 @@ const struct stat *hf_nfs3_stat(const struct hf_nfs3_object *object, struct stat
 	return object->file && hf_file_stat(object->file, st) == 0 ? st : NULL;
 }
 
-/* Puts post_op_fh3 and post_op_attr of the new file */
 void hf_nfs3_put_file(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct hf_nfs3_object *dir,
 		      struct hf_file *file)
 {
 	struct hf_handle handle;
 	struct stat st;
 
+	if (!file) {
+		hf_xdr_put_bool(out, false);
+		hf_xdr_put_bool(out, false);
+		return;
+	}
 	hf_exports_make_handle(op->nfs->exports, dir->export, &file->id, &handle);
 	hf_xdr_put_bool(out, true);
 	hf_nfs3_put_fh(out, &handle);

@@ -117,6 +117,7 @@ const struct stat *hf_nfs3_stat(const struct hf_nfs3_object *object, struct stat
 /* The wcc_data of a change, or, if none was tried, the present attributes. */
 void hf_nfs3_put_wcc_of(struct hf_xdr_out *out, const struct hf_nfs3_object *object,
 			struct hf_change *change);
+/* The post_op_fh3 and post_op_attr of a new file; NULL: it could not be opened, and both are left out. */
 void hf_nfs3_put_file(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct hf_nfs3_object *dir,
 		      struct hf_file *file);
 

@@ -56,6 +56,15 @@ static void sync_made(struct hf_nfs3_op *op, const struct hf_nfs3_object *dir, s
 		hf_nfs3_sync_before_reply(op, dir->export, file);
 }
 
+/* An object that was made, but could not be opened */
+static void sync_unopened(struct hf_nfs3_op *op, const struct hf_nfs3_object *dir)
+{
+	if (dir->export->volume->syncs_made_with_dir)
+		hf_nfs3_sync_before_reply(op, dir->export, dir->file);
+	else if (!dir->export->settings.async)
+		op->sync.result = hf_file_sync_around(dir->file);
+}
+
 static int make_and_reply(struct hf_nfs3_op *op, struct make *make, make_fn fn)
 {
 	hf_cleanup(hf_nfs3_object_clear) struct hf_nfs3_object dir = { 0 };
@@ -71,8 +80,10 @@ static int make_and_reply(struct hf_nfs3_op *op, struct make *make, make_fn fn)
 		return stat;
 	if (stat == NFS3_OK)
 		stat = hf_nfsstat3_of(check_and_make(&dir, make, fn, &change, &file));
-	if (stat == NFS3_OK)
+	if (stat == NFS3_OK && file)
 		sync_made(op, &dir, file, &make->set);
+	else if (stat == NFS3_OK)
+		sync_unopened(op, &dir);
 	out = hf_nfs3_reply(op, stat, HF_POST_OP_FH3_LEN + HF_POST_OP_ATTR_LEN + HF_WCC_DATA_LEN);
 	if (stat == NFS3_OK)
 		hf_nfs3_put_file(op, out, &dir, file);
