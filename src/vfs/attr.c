@@ -173,6 +173,15 @@ bool hf_setattr_is_done_by_making(const struct hf_setattr *set, const struct hf_
 	       rest.atime.tv_nsec == UTIME_OMIT && rest.mtime.tv_nsec == UTIME_OMIT;
 }
 
+/* Adds what creating dropped. The rest stays as the kernel made it: a directory inherits set-group-id, and a
+ * default access list narrows the permission bits, which are its mask then. */
+static void complete_mode(struct hf_setattr *rest, const struct stat *st)
+{
+	rest->mode = (st->st_mode & 07777) | (rest->mode & 07000);
+	if (!rest->set_uid && !rest->set_gid && rest->mode == (st->st_mode & 07777))
+		rest->set_mode = false;
+}
+
 int hf_file_setattr_new(struct hf_file *file, const struct hf_identity *caller, const struct hf_setattr *set)
 {
 	struct hf_setattr rest = rest_of(set, caller, file->type);
@@ -180,9 +189,11 @@ int hf_file_setattr_new(struct hf_file *file, const struct hf_identity *caller, 
 	struct stat st;
 	int r;
 
+	if ((rest.set_mode || rest.set_size) && fstat(file->fd, &st) < 0)
+		return -errno;
+	if (rest.set_mode)
+		complete_mode(&rest, &st);
 	if (rest.set_size) {
-		if (fstat(file->fd, &st) < 0)
-			return -errno;
 		r = prepare_size(file, caller, &st, &write_fd);
 		if (r < 0)
 			return r;

@@ -5,6 +5,7 @@ import os
 import shutil
 import socket
 import stat
+import struct
 import time
 import unittest
 
@@ -308,6 +309,37 @@ class Names(server.Case):
         os.chown(self.local, 0, 777)
         self.ok(caller.create(self.dir, "g"))
         self.assertEqual(os.lstat(self.path("g")).st_gid, 777)
+
+    def mode_of(self, name):
+        return os.lstat(self.path(name)).st_mode & 0o7777
+
+    def test_special_bits_leave_the_directory_its_say(self):
+        """The set-group-id that a new directory inherits stays, also for a caller that is not in the group."""
+        os.chown(self.local, 0, 777)
+        os.chmod(self.local, 0o2777)
+        caller = self.client(uid=1000, gid=1001)
+        self.ok(caller.mkdir(self.dir, "sticky", mode=0o1777))
+        self.assertEqual(self.mode_of("sticky"), 0o3777)
+        self.ok(self.nfs.mkdir(self.dir, "given", mode=0o1755, uid=9, gid=9))
+        self.assertEqual(self.mode_of("given"), 0o3755)
+        self.ok(caller.create(self.dir, "f", mode=0o4751))
+        self.assertEqual(self.mode_of("f"), 0o4751)
+
+    def test_special_bits_do_not_widen_a_default_acl(self):
+        """Modes are as if made here."""
+        entries = [(1, 7, -1), (2, 7, 12345), (4, 7, -1), (0x10, 5, -1), (0x20, 7, -1)]  # the mask is r-x
+        acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHi", *entry) for entry in entries)
+        try:
+            os.setxattr(self.local, "system.posix_acl_default", acl)
+        except OSError as error:
+            self.skipTest(f"no access lists: {error}")
+        self.ok(self.nfs.mkdir(self.dir, "d", mode=0o1777))
+        self.ok(self.nfs.mkdir(self.dir, "given", mode=0o1777, uid=9))
+        self.ok(self.nfs.create(self.dir, "f", mode=0o4777))
+        self.ok(self.nfs.create(self.dir, "given_f", mode=0o4777, uid=9))
+        self.ok(self.nfs.mknod(self.dir, "p", nfs.FIFO, mode=0o1777))
+        for name, mode in {"d": 0o1757, "given": 0o1757, "f": 0o4757, "given_f": 0o4757, "p": 0o1757}.items():
+            self.assertEqual(oct(self.mode_of(name)), oct(mode), name)
 
     def test_create_exclusive(self):
         verifier = os.urandom(8)
