@@ -309,6 +309,8 @@ int hf_dir_link(struct hf_file *dir, const struct hf_identity *caller, const str
 		r = hf_dir_check_name(dir, change, name);
 		if (r == 0 && S_ISDIR(file->type))
 			r = -EISDIR;
+		if (r == 0 && file->volume != dir->volume)
+			r = -EXDEV;
 		if (r == 0)
 			r = hf_file_stat(file, &st); /* for a removed file the kernel would return -ENOENT */
 		if (r == 0)

@@ -12,6 +12,7 @@
  *		"hung" makes the file "closing", and waits until "close" is gone
  *	flush	while it is there, close(2) of a file of such a name makes the file "flushed", and fails
  *		with EIO, as on NFS
+ *	open	opening a file by its handle makes the file "opening", and goes on when "open" is gone
  *	want	while it is there, no file can be identified: ENOMEM
  */
 #include <errno.h>
@@ -162,4 +163,15 @@ int statx(int dir, const char *restrict name, int flags, unsigned int mask, stru
 		return -1;
 	}
 	return (int)syscall(SYS_statx, dir, name, flags, mask, stx);
+}
+
+int open_by_handle_at(int mount, struct file_handle *handle, int flags)
+{
+	char path[256];
+
+	if (is_asked_for("open")) {
+		close_plainly(open(path_of("opening", path), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
+		wait_for_end("open");
+	}
+	return (int)syscall(SYS_open_by_handle_at, mount, handle, flags);
 }

@@ -76,13 +76,19 @@ static int find_both(struct hf_nfs3_op *op, struct hf_bytes handle, struct hf_nf
 	return to_stat < 0 || stat == NFS3_OK ? to_stat : stat;
 }
 
+/* A reload between the two searches leaves two objects for one export. */
+static bool are_in_one_export(const struct hf_nfs3_object *a, const struct hf_nfs3_object *b)
+{
+	return a->export->id == b->export->id;
+}
+
 static int rename_sides(struct side *from, struct side *to)
 {
 	int r = hf_name_get(&from->name, from->bytes);
 
 	if (r == 0)
 		r = hf_name_get(&to->name, to->bytes);
-	if (r == 0 && from->dir.export != to->dir.export)
+	if (r == 0 && !are_in_one_export(&from->dir, &to->dir))
 		r = -EXDEV;
 	if (r == 0)
 		r = hf_dir_rename(from->dir.file, &from->name, to->dir.file, &to->name, &from->dir.caller,
@@ -148,7 +154,7 @@ int hf_nfs3_proc_link(struct hf_nfs3_op *op)
 		return stat;
 	if (stat == NFS3_OK) {
 		r = hf_name_get(&to.name, to.bytes);
-		if (r == 0 && object.export != to.dir.export)
+		if (r == 0 && !are_in_one_export(&object, &to.dir))
 			r = -EXDEV;
 		if (r == 0)
 			r = hf_dir_link(to.dir.file, &to.dir.caller, &to.name, object.file, &to.change);
