@@ -28,10 +28,11 @@ class DeadDisk(Exported):
     exports = (LIVING,)
     settings = ("store.backend=lmdb", "recovery.grace=auto")
     n_hosts = 2
+    keeps_root = False
 
     def setUp(self):
         super().setUp()
-        self.disk = fusedisk.FuseDisk(os.path.join(self.base, "disk"))
+        self.disk = fusedisk.FuseDisk(os.path.join(self.base, "disk"), self.keeps_root)
         self.addCleanup(self.disk.close)
         self.log_began = len(self.daemon.log)
 
@@ -297,6 +298,50 @@ class Slow(Shared):
         self.disk.live()
         self.assertEqual(answers(), [nlm.S_GRANTED] * 3)
         self.assertEqual(self.a.lock(self.lock_of(self.a, fh=self.of_disk)), nlm.S_DENIED)
+
+
+class Removed(Shared):
+    """A reload removes a client whose call waits for the disk: the call is answered by the exports as they are then."""
+
+    settings = (*DeadDisk.settings, "api.listen=127.0.0.1:8049")
+    keeps_root = True  # the reload does not wait for the disk
+
+    def ask(self, procedure, **how):
+        """By b, which the reload removes while the disk is dead; how the call is answered when the disk lives."""
+        caller = self.b.caller()
+        args = self.lock_of(self.b, fh=self.of_disk, **how).args(procedure)
+        caller.sock.sendall(record(call_message(nlm.PROGRAM, 4, procedure, args)))
+        self.assertTrue(self.disk.was_asked.wait(PATIENCE))
+        n_reloads = self.count(AGAIN)
+        self.write_config((LIVING, DYING.replace("squash: none", "squash: none, clients: [127.0.0.1, 10.98.0.10]")))
+        self.daemon.process.send_signal(signal.SIGHUP)
+        self.until(lambda: self.count(AGAIN) > n_reloads, "the client is removed")
+        self.disk.live()
+        return nlm.res_of(procedure, result_of(caller.receive())).stat
+
+    def of(self, kind):
+        """The clients of the locks, waiters or reservations of the disk's file."""
+        entries = self.rest.get(f"/api/v1/{kind}").json[kind]
+        return [entry["client"] for entry in entries if entry["handle"] == self.of_disk.hex()]
+
+    def test_a_lock_is_refused(self):
+        self.assertEqual(self.ask(nlm.LOCK), nlm.S_FAILED)
+        self.assertEqual(self.of("locks"), [])
+
+    def test_a_lock_does_not_wait(self):
+        self.disk.live()
+        lock = self.hold(fh=self.of_disk)
+        self.disk.die()
+        self.disk.was_asked.clear()
+        self.assertEqual(self.ask(nlm.LOCK, block=True), nlm.S_FAILED)
+        self.assertEqual(self.of("waiters"), [])
+        self.assertEqual(self.of("locks"), [self.id_of(self.a)])
+        self.release(lock)
+        self.assertEqual(self.of("locks"), [])
+
+    def test_a_share_is_refused(self):
+        self.assertEqual(self.ask(nlm.SHARE), nlm.S_FAILED)
+        self.assertEqual(self.of("reservations"), [])
 
 
 class Stop(DeadDisk):

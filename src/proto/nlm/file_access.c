@@ -314,10 +314,14 @@ static void hear_changes(struct hf_nlm *nlm, const struct hf_rpc_call *call)
 	hf_watch_read(nlm->files.watch);
 }
 
+static bool is_of_present_exports(const struct hf_nlm *nlm, const struct hf_nlm_right *right)
+{
+	return right->n_exports == hf_exports_count_changes(nlm->files.exports);
+}
+
 static bool is_true(struct hf_nlm *nlm, const struct hf_nlm_right *right, const struct hf_rpc_call *call)
 {
-	if (right->until <= hf_loop_now(nlm->options.loop) ||
-	    right->n_exports != hf_exports_count_changes(nlm->files.exports))
+	if (right->until <= hf_loop_now(nlm->options.loop) || !is_of_present_exports(nlm, right))
 		return false;
 	if (!right->watch)
 		return right->stat != HF_NLM_GRANTED_STAT;
@@ -333,7 +337,8 @@ static enum hf_nlm_stat check_right(struct hf_nlm_op *op, bool for_writing)
 	const struct hf_nlm_right *known;
 	bool opens;
 
-	if (op->stage == HF_NLM_ASKING)
+	/* A reload while the disk was asked may have removed the client: the operation asks again. */
+	if (op->stage == HF_NLM_ASKING && is_of_present_exports(nlm, &op->asking.right))
 		return op->asking.right.stat;
 	right.key = hash_question(nlm, op->call, op->args.handle, for_writing);
 	opens = needs_opening(op);

@@ -38,10 +38,12 @@ def _attr(node):
 
 
 class FuseDisk:
-    """At @path, a directory, with the file "f" in it."""
+    """At @path, a directory, with the file "f" in it. @keeps_root: the kernel does not ask for the attributes of @path again,
+    so that a process may look at it while the disk is dead."""
 
-    def __init__(self, path):
+    def __init__(self, path, keeps_root=False):
         self.path = path
+        self.keeps_root = keeps_root
         self.is_dead = False
         self.was_asked = threading.Event()  # when it was dead
         self.wake = os.pipe()
@@ -117,12 +119,11 @@ class FuseDisk:
             error, body = self._answer(opcode, node, request[40:])
             os.write(self.fd, struct.pack("=IiQ", 16 + len(body), -error, unique) + body)
 
-    @staticmethod
-    def _answer(opcode, node, body):
+    def _answer(self, opcode, node, body):
         if opcode == INIT:
             return 0, struct.pack("=4I2H2I2H8I", 7, 31, 65536, 0, 16, 12, 65536, 1, 16, 0, *[0] * 8)
         if opcode == GETATTR:
-            return 0, struct.pack("=QII", 0, 0, 0) + _attr(node)
+            return 0, struct.pack("=QII", 3600 if node == ROOT and self.keeps_root else 0, 0, 0) + _attr(node)
         if opcode == LOOKUP:
             child = {b".": node, b"..": ROOT, b"f": FILE}.get(body.rstrip(b"\0"))
             if not child:
