@@ -400,6 +400,13 @@ static struct hf_bytes export_handle(void *user, uint32_t export, struct hf_byte
 	return rehandle(service, key, entry->export_id, room);
 }
 
+static void take_up(void *user, uint32_t export, struct hf_bytes key)
+{
+	struct hf_file_service *service = user;
+
+	hf_local_take_up(service->local, export, key);
+}
+
 uint64_t hf_file_service_key_print(const struct hf_file_service *service)
 {
 	return hf_exports_key_print(service->exports);
@@ -412,6 +419,7 @@ struct hf_recovery_exports hf_file_service_exports(struct hf_file_service *servi
 		.find = export_find,
 		.key = export_key,
 		.handle = export_handle,
+		.take_up = take_up,
 		.user = service,
 	};
 }

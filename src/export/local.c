@@ -34,14 +34,16 @@ struct entry {
 	struct hf_link all;
 	struct hf_link idle; /* in local->idle or local->failed while no lock is taken */
 	uint64_t idle_since;
-	struct hf_timer retry; /* runs while a local process blocks a waiter, or one needs the file opened */
+	struct hf_timer retry; /* runs while a local process blocks a waiter, or one needs the file opened; or
+				  for loaded locks */
 	uint64_t gap_ns;
 	struct hf_timer uncover; /* runs while the whole file is taken for a moment */
 	struct hf_local_pace pace;
 	struct hf_file *file; /* pinned, or NULL */
 	int error;            /* why file is NULL; 0: it was not opened so far */
 	uint64_t opened_at;   /* when that was tried last; 0: never */
-	bool is_opening;      /* for a waiter */
+	bool is_opening;      /* for a waiter, or for loaded locks */
+	bool has_loaded;      /* locks that are to be taken in the kernel when the file is open */
 	uint32_t export;      /* of the last lock that needed the file and did not find it open */
 	struct hf_local_file locked;
 	uint8_t key_len;
@@ -246,7 +248,7 @@ int hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf_local_
 		opened = (struct hf_local_opened){ .error = -EMFILE };
 	}
 	if (entry && opened.file)
-		try_again_later(entry); /* waiters may have needed it */
+		try_again_later(entry); /* waiters, or loaded locks, may have needed it */
 	if (!entry)
 		entry = entry_new(local, key);
 	if (!entry) {
@@ -265,8 +267,17 @@ int hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf_local_
 	return 0;
 }
 
-/* Opening for a waiter. The call that queued it left no open file, because the file could not be opened, or
- * because local_locks was off then. */
+static void log_untaken(struct hf_local *local, int error)
+{
+	uint64_t n;
+
+	if (error && hf_log_limit_allow(&local->log_limit, hf_loop_now(local->options.loop), &n))
+		hf_log_warn("a lock could not be taken in the kernel", "error=%s more=%llu",
+			    strerrorname_np(-error), (unsigned long long)n);
+}
+
+/* Opening without a call. The call that queued a waiter left no open file, because the file could not be
+ * opened, or because local_locks was off then. A lock that a reload loads has no call. */
 
 struct opening {
 	struct hf_question question;
@@ -307,6 +318,8 @@ static void on_opened(struct hf_question *question)
 	if (entry)
 		entry->is_opening = false;
 	hf_local_adopt(opening->local, key, opening->opened); /* without memory: the timer asks again */
+	if (entry && entry->has_loaded)
+		log_untaken(opening->local, entry->error);
 	free(opening);
 }
 
@@ -328,7 +341,7 @@ static struct opening *opening_new(struct entry *entry)
 	return opening;
 }
 
-static void open_for_waiters(struct entry *entry)
+static void open_without_call(struct entry *entry)
 {
 	const struct hf_local_options *options = &entry->local->options;
 	struct opening *opening;
@@ -345,27 +358,7 @@ static void open_for_waiters(struct entry *entry)
 		free(opening);
 }
 
-static void on_retry(struct hf_timer *timer)
-{
-	struct entry *entry = hf_container_of(timer, struct entry, retry);
-	struct hf_local *local = entry->local;
-
-	entry->gap_ns = HF_MIN(2 * entry->gap_ns, MOST_GAP);
-	if (should_open(entry) && !entry->is_opening && hf_lock_knows_file(local->locks, key_of(entry)))
-		open_for_waiters(entry);
-	hf_lock_serve_file(local->locks, key_of(entry));
-}
-
 /* The lock table's hooks (struct hf_lock_outside) */
-
-static void log_untaken(struct hf_local *local, int error)
-{
-	uint64_t n;
-
-	if (error && hf_log_limit_allow(&local->log_limit, hf_loop_now(local->options.loop), &n))
-		hf_log_warn("a lock could not be taken in the kernel", "error=%s more=%llu",
-			    strerrorname_np(-error), (unsigned long long)n);
-}
 
 /* The kernel could not take the lock for a reason that is no conflict. @error: 0 if nothing has failed, and
  * the file is not open yet. */
@@ -456,8 +449,8 @@ static int take_in(struct entry *entry, struct hf_range range, enum hf_lock_mode
 	return r;
 }
 
-/* The entry of a file that a waiter needs now: when the waiter was queued, the setting was another one. */
-static struct entry *entry_for_waiter(struct hf_local *local, struct hf_bytes key)
+/* The entry of a file that is needed without a call. */
+static struct entry *entry_without_call(struct hf_local *local, struct hf_bytes key)
 {
 	struct entry *entry = entry_new(local, key);
 
@@ -469,7 +462,7 @@ static struct entry *entry_for_waiter(struct hf_local *local, struct hf_bytes ke
 static int take_without_file(struct hf_local *local, const struct hf_lock_target *who, struct entry *entry)
 {
 	if (!entry)
-		entry = entry_for_waiter(local, who->handle);
+		entry = entry_without_call(local, who->handle);
 	if (!entry)
 		return untaken(local, who->export, -ENOMEM);
 	entry->export = who->export;
@@ -587,6 +580,71 @@ void hf_local_restore(struct hf_local *local)
 	if (n_taken || n_failed)
 		hf_log_info("stored locks are taken in the kernel again", "locks=%zu not_taken=%zu", n_taken,
 			    n_failed);
+}
+
+/* A reload that exports a directory again */
+
+void hf_local_take_up(struct hf_local *local, uint32_t export, struct hf_bytes key)
+{
+	struct entry *entry;
+
+	if (local->options.policy(local->options.user, export) == HF_LOCAL_LOCKS_OFF)
+		return;
+	entry = find(local, key);
+	if (!entry)
+		entry = entry_without_call(local, key);
+	if (!entry) {
+		log_untaken(local, -ENOMEM);
+		return;
+	}
+	entry->export = export;
+	entry->has_loaded = true;
+	try_again_later(entry);
+}
+
+static void log_lost(struct hf_local *local)
+{
+	uint64_t n;
+
+	if (hf_log_limit_allow(&local->log_limit, hf_loop_now(local->options.loop), &n))
+		hf_log_warn("a local process took a client's lock while the directory was not exported: the "
+			    "client cannot reclaim it",
+			    "more=%llu", (unsigned long long)n);
+}
+
+/* All that the table has: what the kernel has already is not asked for again. */
+static void take_loaded(struct entry *entry)
+{
+	struct hf_local *local = entry->local;
+	struct hf_range range;
+	enum hf_lock_mode mode;
+
+	entry->has_loaded = false;
+	if (local->options.policy(local->options.user, entry->export) == HF_LOCAL_LOCKS_OFF)
+		return; /* since another reload */
+	for (uint64_t pos = 0; needed(entry, pos, &range, &mode); pos = range.end + 1) {
+		int r = take_in(entry, range, mode);
+
+		if (r == HF_LOCK_E_CONFLICT)
+			log_lost(local);
+		else if (r)
+			log_untaken(local, r < 0 ? r : -ENOLCK);
+	}
+}
+
+/* Trying again */
+
+static void on_retry(struct hf_timer *timer)
+{
+	struct entry *entry = hf_container_of(timer, struct entry, retry);
+	struct hf_local *local = entry->local;
+
+	entry->gap_ns = HF_MIN(2 * entry->gap_ns, MOST_GAP);
+	if (should_open(entry) && !entry->is_opening && hf_lock_knows_file(local->locks, key_of(entry)))
+		open_without_call(entry);
+	if (entry->has_loaded && entry->file)
+		take_loaded(entry);
+	hf_lock_serve_file(local->locks, key_of(entry));
 }
 
 /* Life */

@@ -73,3 +73,6 @@ int hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf_local_
 /* After a restart, before the first call: takes the loaded locks in the kernel. Opens files and may wait for
  * them. */
 void hf_local_restore(struct hf_local *local);
+/* A lock in this file is being loaded while the server serves: has the file opened, and takes the loaded
+ * locks in the kernel then. Does not wait, and does not ask the lock table. */
+void hf_local_take_up(struct hf_local *local, uint32_t export, struct hf_bytes key);

@@ -834,8 +834,12 @@ static int take_up_lock(void *user, const struct hf_store_lock *fact)
 
 	if (find_place(loading, fact->export, fact->handle) != EXPORTED)
 		return hf_not_exported_add_lock(recovery, fact);
-	if (loading->locks && !has_died(client))
+	if (loading->locks && !has_died(client)) {
+		if (recovery->exports.take_up)
+			recovery->exports.take_up(recovery->exports.user, loading->place.export,
+						  loading->place.key);
 		return load_lock(loading, fact);
+	}
 	if (client && !has_died(client))
 		let_reclaim_lock(loading, fact, client);
 	loading->n_dropped++;

@@ -317,6 +317,39 @@ class Crashes(Local):
         self.assertTrue(all(self.local.lock(10 * i + 5, 5) for i in range(20)))
 
 
+class ExportedAgain(Local):
+    """The server starts without a directory, and a reload in grace exports it again: its locks are loaded only then."""
+
+    folders = ("data", "other")
+    other = "{{path: {base}/other, name: /other, squash: none}}"
+    exports = (*Local.exports, other)
+    settings = ("store.backend=lmdb", "recovery.grace=auto", "recovery.window_seconds=60", "recovery.early_end=true")
+
+    def setUp(self):
+        super().setUp()
+        self.lock = self.hold(length=10)
+        other = self.make_file("other")
+        self.hold(fh=self.handle_of(other, "/other", "other"))  # grace lasts while this is not reclaimed
+        self.write_config((self.other,))
+        self.addCleanup(self.write_config, self.exports)
+        self.restart()
+
+    def test_its_locks_are_taken_in_the_kernel(self):
+        self.assertEqual(self.ours(), [])
+        self.load_again(self.exports)
+        self.until(self.ours, "the kernel has it", passes=lambda ours: ours == [("WRITE", 0, 9)])
+        self.assertFalse(self.local.lock(9, 1))
+        self.assertEqual(self.a.lock(self.lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.release(self.lock)
+        self.assertTrue(self.local.lock())
+
+    def test_a_local_process_was_faster(self):
+        self.assertTrue(self.local.lock(5, 1))
+        self.load_again(self.exports)
+        self.until(lambda: "took a client's lock while the directory was not exported" in self.daemon.log, "the log says so")
+        self.assertEqual(self.a.lock(self.lock.but(reclaim=True)), nlm.S_DENIED)
+
+
 class Many(Local):
     """The kernel's list of locks is walked for every call: ours must stay short, however many there are."""
 
