@@ -345,6 +345,18 @@ static int reserve_refresh(struct attempt *try)
 	return r;
 }
 
+static bool is_partly_unreclaimed(const struct attempt *try)
+{
+	struct hf_spot spot = try->own;
+
+	for (; hf_spot_lock(&spot) && hf_spot_range(&spot).start <= try->request->range.end;
+	     hf_spot_next(&spot))
+		if (hf_spot_lock(&spot)->flags & HF_LOCK_UNRECLAIMED &&
+		    hf_range_overlaps(hf_spot_range(&spot), try->request->range))
+			return true;
+	return false;
+}
+
 /* Answers a request for a range that the owner holds already, or that an unconfirmed grant has given it. */
 static int answer_repetition(struct attempt *try, bool *is_answeredp)
 {
@@ -361,9 +373,11 @@ static int answer_repetition(struct attempt *try, bool *is_answeredp)
 	r = reserve_refresh(try);
 	if (r < 0)
 		return hf_trace(r);
-	/* The kernel usually holds the range for us already. It does not if it lost the lock in a restart. */
+	/* The kernel usually holds the range for us already. It does not if it lost the lock in a restart:
+	 * then another process may have it, and the reclaim is refused. It does not, either, if local_locks
+	 * was turned on after the lock was granted. That lock stays the owner's, whatever the kernel says. */
 	r = hf_outside_take(try->locks, &request->who, request->range, request->mode);
-	if (r)
+	if (r < 0 || (r && is_partly_unreclaimed(try)))
 		return r;
 	if (grant) {
 		hf_grant_confirm(try->locks, grant, !try->stays_exclusive);

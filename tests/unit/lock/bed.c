@@ -120,21 +120,27 @@ const char *bed_told(struct bed *bed)
 
 /* LIFE */
 
-void bed_open_with(struct bed *bed, const struct hf_lock_limits *limits)
+static void open_as(struct bed *bed, struct hf_locks_options options)
 {
-	struct hf_locks_options options = {
-		.key = { 1, 2 },
-		.limits = *limits,
-		.events = &events,
-		.context = bed,
-		.epoch = 7,
-	};
-
+	options.key = (struct hf_siphash_key){ 1, 2 };
+	options.events = &events;
+	options.context = bed;
+	options.epoch = 7;
 	memset(bed, 0, sizeof(*bed));
 	assert_int_equal(hf_locks_new(&bed->locks, &options), 0);
 	for (int c = 0; c < BED_CLIENTS; c++)
 		hf_lock_client_init(bed->locks, &bed->clients[c]);
 	bed->state = 1;
+}
+
+void bed_open_with(struct bed *bed, const struct hf_lock_limits *limits)
+{
+	open_as(bed, (struct hf_locks_options){ .limits = *limits });
+}
+
+void bed_open_beside(struct bed *bed, const struct hf_lock_outside *outside, void *context)
+{
+	open_as(bed, (struct hf_locks_options){ .outside = outside, .outside_context = context });
 }
 
 void bed_open(struct bed *bed)

@@ -38,6 +38,7 @@ struct bed {
 
 void bed_open(struct bed *bed);
 void bed_open_with(struct bed *bed, const struct hf_lock_limits *limits);
+void bed_open_beside(struct bed *bed, const struct hf_lock_outside *outside, void *context);
 void bed_close(struct bed *bed); /* checks all invariants first */
 int bed_setup(void **state);
 int bed_teardown(void **state);
