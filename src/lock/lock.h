@@ -427,6 +427,11 @@ int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, str
  * is put back later (hf_lock_grant_put_back()), the waiter does not return to the queue. */
 int hf_lock_leave_queue(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 			enum hf_lock_mode mode);
+/* All waiters leave the queue that @may_wait does not let stay, in time proportional to the number of all
+ * waiters; returns how many. @may_wait must not change the engine. Grants in flight stay. */
+size_t hf_lock_sift_waiters(struct hf_locks *locks,
+			    bool (*may_wait)(void *context, const struct hf_lock_view *waiter),
+			    void *context);
 
 /* GRANT: ends the grant in flight with the @id of its granted event. OK or NOTHING. */
 int hf_lock_grant_confirm(struct hf_locks *locks, uint64_t id);

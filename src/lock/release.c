@@ -161,6 +161,58 @@ int hf_lock_leave_queue(struct hf_locks *locks, const struct hf_lock_target *who
 	return HF_LOCK_OK;
 }
 
+static bool may_stay(struct hf_locks *locks, const struct hf_waiter *waiter,
+		     bool (*may_wait)(void *context, const struct hf_lock_view *waiter), void *context)
+{
+	struct hf_lock_view view;
+	bool answer;
+
+	locks->n_steps++;
+	hf_view_waiter(waiter, &view);
+	locks->in_event = true;
+	answer = may_wait(context, &view);
+	locks->in_event = false;
+	return answer;
+}
+
+static size_t sift_file(struct hf_locks *locks, struct hf_lock_file *file,
+			bool (*may_wait)(void *context, const struct hf_lock_view *waiter), void *context)
+{
+	struct hf_link *next = hf_list_first(&file->queue);
+	size_t n = 0;
+
+	for (size_t n_left = file->n_waiters; n_left > 0; n_left--) { /* the file may go with the last one */
+		struct hf_waiter *waiter = hf_list_entry(next, struct hf_waiter, in_queue);
+		struct hf_holding *holding = waiter->holding;
+
+		next = next->next;
+		if (may_stay(locks, waiter, may_wait, context))
+			continue;
+		hf_waiters_end(locks, waiter, HF_LOCK_END_CANCELLED);
+		hf_holding_free_if_empty(locks, holding);
+		n++;
+	}
+	return n;
+}
+
+/* The waiters that stay are served once, and not for each that leaves: that would walk their queue each time.
+ */
+size_t hf_lock_sift_waiters(struct hf_locks *locks,
+			    bool (*may_wait)(void *context, const struct hf_lock_view *waiter), void *context)
+{
+	struct hf_rb_node *node = hf_rb_first(&locks->waiting), *next;
+	size_t n = 0;
+
+	assert(!locks->in_event);
+	for (; node; node = next) {
+		next = hf_rb_next(node);
+		n += sift_file(locks, hf_rb_entry(node, struct hf_lock_file, in_waiting), may_wait, context);
+	}
+	hf_serve_waiters(locks);
+	hf_steps_charge(locks, NULL);
+	return n;
+}
+
 /*
  * Does the holding look as a granted request for @range in @mode leaves it: all of the range in that mode,
  * except guarded parts, which are stronger? Without a lock in exactly this mode, the request was never

@@ -406,8 +406,9 @@ enum hf_nlm_stat hf_nlm_open_file(struct hf_nlm_op *op)
 
 /* The list of exports has changed */
 
-static bool may_wait(const struct hf_nlm *nlm, const struct hf_lock_view *waiter)
+static bool may_wait(void *context, const struct hf_lock_view *waiter)
 {
+	const struct hf_nlm *nlm = context;
 	const struct hf_client *client = hf_container_of(waiter->who.client, struct hf_client, locking);
 	const struct hf_nlm_files *files = &nlm->files;
 	struct hf_addr peer = client->address;
@@ -419,35 +420,30 @@ static bool may_wait(const struct hf_nlm *nlm, const struct hf_lock_view *waiter
 	return answer == HF_ADMITTED || answer == HF_REFUSED_UNKNOWN;
 }
 
-static void leave_queue(struct hf_nlm *nlm, struct hf_lock_view waiter)
+/* A client that has nothing left in the lock table is noted as idle, or forgotten, with the end of a
+ * reference. */
+static void note_idle_clients(struct hf_nlm *nlm)
 {
-	struct hf_client *client =
-		hf_client_ref(hf_container_of(waiter.who.client, struct hf_client, locking));
-	uint8_t handle[HF_LOCK_HANDLE_MAX];
+	struct hf_client *client;
+	uint64_t serial = 0;
 
-	memcpy(handle, waiter.who.handle.data, waiter.who.handle.len); /* the table's copy may go */
-	waiter.who.handle.data = handle;
-	hf_lock_leave_queue(nlm->locks, &waiter.who, waiter.range, waiter.mode);
-	hf_client_unref(client);
+	while ((client = hf_clients_next(nlm->clients, serial))) {
+		serial = client->serial;
+		hf_client_unref(client);
+	}
 }
 
 void hf_nlm_exports_changed(struct hf_nlm *nlm)
 {
-	const struct hf_lock_scope all = { 0 };
-	struct hf_lock_cursor cursor = { 0 };
-	struct hf_lock_view waiter;
-	size_t n = 0;
+	size_t n;
 
 	hf_nlm_look_at_demands(nlm);
 	if (!nlm->files.exports)
 		return;
-	while (hf_lock_next_waiter(nlm->locks, &all, &cursor, &waiter)) {
-		if (may_wait(nlm, &waiter))
-			continue;
-		leave_queue(nlm, waiter);
-		n++;
-	}
-	if (n)
-		hf_log_info("the exports changed: waiters whose clients may not lock any more left the queue",
-			    "waiters=%zu", n);
+	n = hf_lock_sift_waiters(nlm->locks, may_wait, nlm);
+	if (!n)
+		return;
+	note_idle_clients(nlm);
+	hf_log_info("the exports changed: waiters whose clients may not lock any more left the queue",
+		    "waiters=%zu", n);
 }
