@@ -311,6 +311,12 @@ void hf_client_unregister(struct hf_client *client);
 int hf_client_restore(struct hf_client *client, uint64_t registered_at, uint64_t last_seen);
 
 /* What is known of a client */
+/* Over which transport a client of an earlier run called is not stored. A datagram in its name may be forged:
+ * it must not change what a connection decides. */
+static inline bool hf_client_may_have_connected(const struct hf_client *client)
+{
+	return client->has_connected || !client->met_at;
+}
 /* It called over TCP or from this host: the source of such a call is not forged. */
 HF_NOINLINE void hf_client_confirm(struct hf_client *client);
 /*

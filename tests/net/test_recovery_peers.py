@@ -402,6 +402,29 @@ class Addresses(Recovering):
         self.until_all_are_told()
         self.assertEqual(self.notices(self.a), [("server", one), (one, one), (two, one)])
 
+    def hold_and_go_on(self, host):
+        """The second run does not know over which transport the host calls, and no call has come yet."""
+        self.restart(recovery__after_crash="continue")
+        self.held(host, 0, 10)
+        self.restart(recovery__after_crash="continue")
+        self.assertIn("going on", self.daemon.log[self.log_restarted :])
+
+    def test_a_datagram_does_not_move_a_client_of_the_run_before(self):
+        one, two = self.network.SERVER
+        self.hold_and_go_on(self.a)
+        self.assert_granted(self.a, self.lock_of(self.a, 20, 10), server=two, transport="udp")
+        self.restart()
+        self.until_all_are_told()
+        self.assertEqual(self.notices(self.a), [("server", one), (one, one), (two, one)])
+
+    def test_a_datagram_bars_no_client_of_the_run_before(self):
+        """One from a reserved port, and the client calls from ordinary ones."""
+        self.hold_and_go_on(self.a)
+        self.assert_granted(self.a, self.lock_of(self.a, 20, 10), transport="udp", reserved=True)
+        self.held(self.a, 40, 10)
+        self.restart()
+        self.held(self.a, 0, 10, reclaim=True)
+
     def test_forged_datagrams_displace_no_address(self):
         one, two = self.network.SERVER
         self.lock_at(self.a, one, two)

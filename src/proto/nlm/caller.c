@@ -41,7 +41,7 @@ static bool is_privileged_by_datagrams(const struct hf_nlm_op *op)
 {
 	const struct hf_client *client = op->client;
 
-	return hf_rpc_call_transport(op->call) == HF_RPC_TCP && !client->has_connected && client->met_at;
+	return hf_rpc_call_transport(op->call) == HF_RPC_TCP && !hf_client_may_have_connected(client);
 }
 
 /* A client that has nothing left may go on from an ordinary port: its host may have mounted anew with another
@@ -128,7 +128,7 @@ void hf_nlm_find_served(struct hf_nlm_op *op)
 static HF_NOINLINE enum hf_nlm_stat note_reserved_port(struct hf_nlm_op *op)
 {
 	/* A forged datagram would bar the ports from which the client calls. */
-	if (op->client->has_connected && hf_rpc_call_transport(op->call) == HF_RPC_UDP)
+	if (hf_client_may_have_connected(op->client) && hf_rpc_call_transport(op->call) == HF_RPC_UDP)
 		return HF_NLM_GRANTED_STAT;
 	if (hf_client_set_privileged(op->client, true) < 0)
 		return HF_NLM_DENIED_NOLOCKS;
@@ -153,7 +153,7 @@ static HF_NOINLINE enum hf_nlm_stat note_local(struct hf_nlm_op *op)
 	struct hf_client *client = op->client;
 	const struct hf_addr *local = hf_rpc_call_local(op->call);
 	/* A forged datagram must not choose the address that the notices to another host leave from. */
-	bool is_certain = !client->has_connected || !hf_nsm_is_foreign_datagram(op->call);
+	bool is_certain = !hf_client_may_have_connected(client) || !hf_nsm_is_foreign_datagram(op->call);
 
 	if (hf_client_has_used(client, local))
 		return HF_NLM_GRANTED_STAT;
