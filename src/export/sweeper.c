@@ -19,7 +19,7 @@ struct hf_sweeper {
 	struct hf_exports *exports;
 	struct hf_task task; /* closes at once: the cache is full */
 	_Atomic bool is_posted;
-	bool is_stopped;
+	_Atomic bool is_stopped;
 	struct hf_timer timer;
 	struct hf_work work;
 	struct hf_fair *fair;
@@ -88,7 +88,7 @@ static void on_full(void *user)
 {
 	struct hf_sweeper *sweeper = user;
 
-	if (!atomic_exchange(&sweeper->is_posted, true))
+	if (!sweeper->is_stopped && !atomic_exchange(&sweeper->is_posted, true))
 		hf_loop_post(sweeper->loop, &sweeper->task);
 }
 
@@ -146,7 +146,6 @@ int hf_sweeper_new(struct hf_sweeper **sweeperp, struct hf_loop *loop, struct hf
 static void stop(struct hf_sweeper *sweeper)
 {
 	sweeper->is_stopped = true;
-	hf_files_set_on_full(hf_exports_files(sweeper->exports), NULL, NULL);
 	hf_timer_stop(&sweeper->timer);
 	hf_work_cancel(&sweeper->work);
 }
@@ -163,6 +162,8 @@ struct hf_sweeper *hf_sweeper_free(struct hf_sweeper *sweeper)
 		return NULL;
 	stop(sweeper);
 	hf_fair_free(sweeper->fair);
+	/* Until here its own threads drop files, and so call on_full(). */
+	hf_files_set_on_full(hf_exports_files(sweeper->exports), NULL, NULL);
 	free(sweeper);
 	return NULL;
 }
