@@ -841,6 +841,8 @@ static void take_down(struct daemon *d)
 	if (d->crew)
 		hf_crew_stop(d->crew);
 	hf_portmap_free(d->portmap);
+	if (d->stands_by && hf_reload_is_owed(d->reload))
+		raise(SIGHUP); /* the loop of the standby takes it */
 	hf_reload_free(d->reload);
 	hf_ports_file_remove(d->state_dir); /* the last reload may have written it again */
 	finish_calls(d);

@@ -23,6 +23,7 @@ struct hf_reload {
 	struct hf_work work;
 	bool had_exports; /* when the service was built: taken() may change the configuration */
 	bool is_wanted;   /* another reload is due after this one */
+	bool is_owed;     /* see hf_reload_is_owed() */
 	bool is_stopped;
 	/* The current reload; the worker owns these until it is done */
 	struct hf_config *config;
@@ -158,6 +159,7 @@ static void end(struct hf_reload *reload)
 	struct hf_reload_outcome outcome = { .fixed = reload->fixed };
 
 	reload->fixed[0] = '\0';
+	reload->is_owed = reload->is_wanted;
 	if (reload->result == 0)
 		outcome.is_loaded = apply(reload);
 	else
@@ -194,6 +196,7 @@ static void begin(struct hf_reload *reload)
 
 void hf_reload_ask(struct hf_reload *reload)
 {
+	reload->is_owed = true;
 	if (reload->is_stopped)
 		return;
 	if (hf_work_is_running(&reload->work))
@@ -205,6 +208,11 @@ void hf_reload_ask(struct hf_reload *reload)
 bool hf_reload_is_running(const struct hf_reload *reload)
 {
 	return hf_work_is_running(&reload->work);
+}
+
+bool hf_reload_is_owed(const struct hf_reload *reload)
+{
+	return reload && reload->is_owed;
 }
 
 void hf_reload_stop(struct hf_reload *reload)

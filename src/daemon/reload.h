@@ -61,5 +61,8 @@ HF_DEFINE_CLEANUP(struct hf_reload *, hf_reload_free)
 
 void hf_reload_ask(struct hf_reload *reload);
 bool hf_reload_is_running(const struct hf_reload *reload);
+/* The last request was not followed by ended(), and will not be if the reload is freed now. A process that
+ * goes on in another role sends itself SIGHUP then. NULL is allowed: no. */
+bool hf_reload_is_owed(const struct hf_reload *reload);
 /* From now on nothing changes and no call-back is called. NULL is allowed. */
 void hf_reload_stop(struct hf_reload *reload);

@@ -266,6 +266,9 @@ static void take_down(struct standby *standby)
 	hf_timer_stop(&standby->examine_timer);
 	hf_manager_deinit(&standby->manager);
 	hf_work_cancel(&standby->examine_work);
+	if (standby->end == HF_STANDBY_CLAIMED &&
+	    (standby->is_reload_wanted || hf_reload_is_owed(standby->reload)))
+		raise(SIGHUP); /* the loop of the service takes it */
 	hf_reload_free(standby->reload);
 	hf_ports_file_remove(standby->options->state_dir); /* the last reload may have written it again */
 	hf_loop_free(standby->loop);

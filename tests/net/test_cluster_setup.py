@@ -141,6 +141,44 @@ class Setup(Takeover):
             client.root("/data")
         self.assertEqual(self.until_one_serves(), (self.active, self.standby))
 
+    def begin_slow_reload(self, node):
+        """Of a configuration that is read when the function that this gives is called; the next reload finds a file there."""
+        pipe = node.config + ".pipe"
+        os.mkfifo(pipe)
+        os.rename(node.config, node.config + ".file")
+        os.rename(pipe, node.config)
+        node.process.send_signal(signal.SIGHUP)
+
+        def opened():
+            with contextlib.suppress(OSError):  # there is no reader yet
+                return os.open(node.config, os.O_WRONLY | os.O_NONBLOCK)
+            return None
+
+        writer = node.until(opened, "it reads the configuration")
+
+        def go_on():
+            os.rename(node.config + ".file", node.config)
+            os.write(writer, b"exports: broken\n")
+            os.close(writer)
+
+        return go_on
+
+    def assert_reloads_in_next_role(self, node, order):
+        before = len(node.log)
+        go_on = self.begin_slow_reload(node)
+        self.assertIn(order().status, (200, 202))
+        node.until(lambda: node.role is None, "its role ends")
+        go_on()
+        node.until(lambda: "configuration loaded again exports=1" in node.log[before:], "it has reloaded")
+        self.assertNotIn("configuration not loaded", node.log[before:])
+        self.assertEqual(self.until_one_serves(), (self.standby, self.active))
+
+    def test_reload_of_a_standby_that_takes_the_service(self):
+        self.assert_reloads_in_next_role(self.standby, lambda: self.standby.order("take"))
+
+    def test_reload_of_an_active_node_that_hands_over(self):
+        self.assert_reloads_in_next_role(self.active, lambda: self.active.order("move"))
+
     def test_directory_that_is_not_there(self):
         """The exports are the same, but one of them is gone on the standby, which has a file system of its own in its place."""
         node = self.extra("third")

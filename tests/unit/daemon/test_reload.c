@@ -195,8 +195,10 @@ static void test_asked_again_meanwhile(void **state)
 	bed_until_ended(bed, 1);
 	assert_int_equal(bed->n_begun, 2); /* once more is enough for both */
 	expect_shared(bed, "/b");
+	assert_true(hf_reload_is_owed(bed->reload));
 	write_export(bed, open_pipe(bed), "c");
 	bed_until_ended(bed, 2);
+	assert_false(hf_reload_is_owed(bed->reload));
 	expect_shared(bed, "/c");
 	turn_for(bed->loop, HF_NS_PER_MS);
 	assert_int_equal(bed->n_begun, 2);
@@ -211,7 +213,8 @@ static void test_a_mistake_leaves_all_as_it_was(void **state)
 	bed_until_ended(bed, 1);
 	expect_shared(bed, "/a");
 	assert_false(bed->is_loaded);
-	hf_reload_ask(bed->reload); /* and the next one is read */
+	assert_false(hf_reload_is_owed(bed->reload)); /* the log has said it */
+	hf_reload_ask(bed->reload);                   /* and the next one is read */
 	write_export(bed, open_pipe(bed), "b");
 	bed_until_ended(bed, 2);
 	expect_shared(bed, "/b");
@@ -232,7 +235,19 @@ static void test_stopped_meanwhile(void **state)
 	hf_reload_ask(bed->reload);
 	assert_int_equal(bed->n_begun, 1);
 	assert_int_equal(bed->n_ended, 0);
+	assert_true(hf_reload_is_owed(bed->reload));
 	expect_shared(bed, "/a");
+}
+
+static void test_asked_after_a_stop(void **state)
+{
+	struct bed *bed = *state;
+
+	hf_reload_stop(bed->reload);
+	assert_false(hf_reload_is_owed(bed->reload));
+	hf_reload_ask(bed->reload);
+	assert_int_equal(bed->n_begun, 0);
+	assert_true(hf_reload_is_owed(bed->reload));
 }
 
 static void *write_later(void *user)
@@ -265,10 +280,15 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 #define T(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-		T(test_the_loop_goes_on_meanwhile), T(test_it_says_what_waits_for_the_next_start),
-		T(test_a_process_without_files),    T(test_exports_come_back_in_a_cluster),
-		T(test_asked_again_meanwhile),      T(test_a_mistake_leaves_all_as_it_was),
-		T(test_stopped_meanwhile),          T(test_freed_meanwhile),
+		T(test_the_loop_goes_on_meanwhile),
+		T(test_it_says_what_waits_for_the_next_start),
+		T(test_a_process_without_files),
+		T(test_exports_come_back_in_a_cluster),
+		T(test_asked_again_meanwhile),
+		T(test_a_mistake_leaves_all_as_it_was),
+		T(test_stopped_meanwhile),
+		T(test_asked_after_a_stop),
+		T(test_freed_meanwhile),
 	};
 
 	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
