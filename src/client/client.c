@@ -247,6 +247,7 @@ static void drop_first(struct hf_client *client)
 	say_dropped(client, text);
 	memmove(client->other_locals, kept, strlen(kept) + 1);
 	client->n_named = 0; /* the names after it have other numbers now */
+	client->n_dropped++;
 }
 
 /* An address that is not certain may be forged: it comes first, so that it is the next to leave. */

@@ -109,6 +109,7 @@ struct hf_client {
 	struct hf_addr address; /* port 0 */
 	struct hf_addr local;   /* the server's address that notices to it leave from; port 0 */
 	char *other_locals;     /* further ones that it used, as text with blanks between; NULL: none */
+	uint32_t n_dropped;     /* how many left other_locals: each time the others get new numbers */
 	int32_t named_state;    /* inside: see hf_client_note_named() */
 	size_t n_named;         /* likewise */
 	struct hf_client_callback callback;

@@ -40,8 +40,9 @@ struct telling {
 	uint64_t deadline;     /* of the present one */
 	struct hf_rpc_pending *pending;
 	int32_t state;
-	size_t n_names; /* that were given before the present one */
-	bool is_gone;   /* the server does not have the address that the client used */
+	size_t n_names;     /* that were given before the present one */
+	uint32_t n_dropped; /* addresses that the client had dropped when they got their numbers */
+	bool is_gone;       /* the server does not have the address that the client used */
 	void (*done)(void *context, bool was_told, const char *why_not);
 	void *context;
 };
@@ -66,8 +67,8 @@ static void finish(struct telling *telling, bool was_told, const char *why_not)
 
 static void on_reply(void *user, const struct hf_rpc_result *result);
 
-/* The server's name number @n; NULL: there is none. An address may be added during a telling, as the last
- * one. */
+/* The server's name number @n; NULL: there is none. An address may be added during a telling: as the last
+ * one, or, if it may be forged, before the others. Then one name is given twice, and none is left out. */
 static const char *name_of_server(const struct telling *telling, size_t n, char *text, size_t size)
 {
 	const struct hf_client *client = telling->client;
@@ -185,9 +186,14 @@ static int give_name(struct telling *telling)
  * told the statd nothing: the next try gives it again, with the address as text. */
 static void note_name(struct telling *telling)
 {
+	struct hf_client *client = telling->client;
+
+	if (telling->n_dropped != client->n_dropped) /* only the server's own name has kept its number */
+		telling->n_names = 0;
+	telling->n_dropped = client->n_dropped;
 	telling->n_names++;
 	if (!telling->is_gone || telling->n_names > 1)
-		hf_client_note_named(telling->client, telling->state, telling->n_names);
+		hf_client_note_named(client, telling->state, telling->n_names);
 }
 
 static void give_next_name(struct telling *telling)
@@ -261,6 +267,7 @@ static int begin(struct telling *telling, uint64_t timeout_ns)
 	telling->timeout_ns = timeout_ns;
 	telling->deadline = hf_loop_now(telling->nsm->options.loop) + timeout_ns;
 	telling->n_names = hf_client_count_named(client, telling->state);
+	telling->n_dropped = client->n_dropped;
 	if (!hf_nsm_is_local_watch(telling->nsm, client))
 		telling->local = client->local;
 	else if (hf_addr_is_loopback(&client->address))
