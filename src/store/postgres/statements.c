@@ -137,24 +137,32 @@ static const char *type_name(enum hf_pg_type type)
 	return "text";
 }
 
+/* One statement must not put two rows of one key: the database would refuse it, and each resync after that.
+ * Ids differ. Two long names may have one key (text.c), and a peer can choose such names, so one of their
+ * rows is taken. The key is the first column. */
 static void write_put(FILE *out, const struct table *table)
 {
+	bool may_repeat = table->columns[0].type == HF_PG_TEXT;
+
 	fprintf(out, "INSERT INTO %s (server", table->table);
 	for (const struct column *c = table->columns; c->name; c++)
 		fprintf(out, ", %s", c->name);
-	fprintf(out, ") SELECT $1::text, * FROM unnest(");
+	fprintf(out, ") SELECT");
+	if (may_repeat)
+		fprintf(out, " DISTINCT ON (%s)", table->key);
+	fprintf(out, " $1::text, * FROM unnest(");
 	for (const struct column *c = table->columns; c->name; c++)
 		fprintf(out, "%s$%d::%s[]", c == table->columns ? "" : ", ", (int)(c - table->columns) + 2,
 			type_name(c->type));
-	fprintf(out, ") ON CONFLICT (server%s%s) DO UPDATE SET ", table->key ? ", " : "",
-		table->key ? table->key : "");
+	fprintf(out, ") AS rows (%s) ON CONFLICT (server%s%s) DO UPDATE SET ", table->columns[0].name,
+		table->key ? ", " : "", table->key ? table->key : "");
 	for (const struct column *c = table->columns; c->name; c++)
 		fprintf(out, "%s%s = excluded.%s", c == table->columns ? "" : ", ", c->name, c->name);
 }
 
 static int prepare(PGconn *conn, const struct table *table, char message[HF_PG_MAX_MESSAGE])
 {
-	char sql[2048];
+	char sql[4096];
 	FILE *out = fmemopen(sql, sizeof(sql), "w");
 
 	if (!out)

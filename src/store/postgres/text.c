@@ -59,7 +59,8 @@ int hf_pg_unescape(uint8_t *out, const char *text, size_t len)
 	return (int)(p - out);
 }
 
-/* An index takes no long keys. lmdb/key.c says why a shortened key is safe. */
+/* An index takes no long keys. lmdb/key.c says which registrations two names of the same checksum confuse;
+ * write_put() in statements.c lets one statement have both. */
 size_t hf_pg_client_key(char *out, struct hf_bytes id)
 {
 	char text[HF_PG_MAX_TEXT(HF_STORE_MAX_ID)];

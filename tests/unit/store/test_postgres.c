@@ -962,6 +962,63 @@ static void test_any_bytes_as_names(void **state)
 	kit_deinit(&kit);
 }
 
+#define LONG_NAME 700
+
+/* Two ids that differ behind what their key takes over, and whose checksums are the same. */
+static void name_twins(uint8_t ids[2][LONG_NAME])
+{
+	static const char start[] = "nlm:192.0.2.9:";
+
+	for (int i = 0; i < 2; i++) {
+		memset(ids[i], 'a', LONG_NAME);
+		memcpy(ids[i], start, strlen(start));
+	}
+	memcpy(ids[1] + 512, "jJFJs,Iz", 8);
+	memcpy(ids[1] + 544, "}?MUjf6z", 8);
+}
+
+static void put_twins(struct kit *kit, uint8_t ids[2][LONG_NAME])
+{
+	for (unsigned int i = 0; i < 2; i++) {
+		struct hf_record record = { .type = HF_RECORD_CLIENT, .client = kit_client(1, i) };
+
+		record.client.id = hf_bytes_of(ids[i], LONG_NAME);
+		assert_int_equal(hf_store_put_client(kit->store, &record.client, &kit->last_ticket), 0);
+		kit_facts_set(&kit->facts, &record);
+	}
+}
+
+/* A peer that chooses its names so loses one of its registrations, and stops the store for no client. */
+static void test_two_names_of_one_key(void **state)
+{
+	char keys[2][HF_PG_MAX_KEY];
+	uint8_t ids[2][LONG_NAME];
+	struct kit kit;
+
+	name_twins(ids);
+	for (int i = 0; i < 2; i++)
+		hf_pg_client_key(keys[i], hf_bytes_of(ids[i], LONG_NAME));
+	assert_memory_not_equal(ids[0], ids[1], LONG_NAME);
+	assert_string_equal(keys[0], keys[1]);
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	put_twins(&kit, ids);
+	kit_put_client(&kit, 5, 5);
+	kit_settle(&kit);
+	assert_int_equal(kit.n_failed, 0);
+	expect_answer(&kit, "SELECT count(*) FROM nsm_client_registrations", "2");
+
+	cut_connections(&kit);
+	kit_run_until(&kit, has_failed_and_recovered);
+	assert_int_equal(kit.n_resync, 1);
+	kit_put_client(&kit, 6, 6);
+	kit_settle(&kit);
+	assert_int_equal(kit.n_failed, 1);
+	expect_answer(&kit, "SELECT count(*) FROM nsm_client_registrations", "3");
+	kit_deinit(&kit);
+}
+
 int main(int argc, char **argv)
 {
 	const struct CMUnitTest tests[] = {
@@ -994,6 +1051,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_database_killed_while_serving),
 		cmocka_unit_test(test_database_and_daemon_killed),
 		cmocka_unit_test(test_any_bytes_as_names),
+		cmocka_unit_test(test_two_names_of_one_key),
 	};
 
 	if (!cluster_is_possible())
