@@ -496,7 +496,7 @@ CLUSTER_MUTATIONS = [
     # What a successor finds
     ("waiters are granted by both nodes", f"{RECOVERY}/recovery.c", "\thf_persist_remove_waiter(recovery, waiter);\n", ""),
     ("the state number is the node's own", f"{STORE}/state.c",
-     "return before ? HF_MAX(skip_lost(before, now), known) : known;", "return before && !known ? before->sm_state - before->sm_state : known;"),
+     "return before ? HF_MAX(hf_store_skip_lost(before, now), known) : known;", "return before && !known ? before->sm_state - before->sm_state : known;"),
     ("a replica is believed to have everything", f"{STORE}/state.c",
      "return before->is_replicated || has_same_history(before, now);", "return true;"),
     ("a replica that nothing waited for counts as one that was", "sim/disk.c",
@@ -587,9 +587,9 @@ TEST_MUTATIONS = [
     ("a copy is believed for lack of a denial", f"{NSM}/doubt.c", "is_untold = doubt->is_untold && !is_told,",
      "is_untold = !doubt && !is_told,"),
     ("what a node knows of state numbers is counted from", f"{STORE}/state.c",
-     "return before ? HF_MAX(skip_lost(before, now), known) : known;",
+     "return before ? HF_MAX(hf_store_skip_lost(before, now), known) : known;",
      "struct hf_store_state last = *(before ? before : now);\n\n\tlast.sm_state = HF_MAX(before ? before->sm_state : 0, known);\n"
-     "\treturn before ? skip_lost(&last, now) : known;"),
+     "\treturn before ? hf_store_skip_lost(&last, now) : known;"),
     ("a stored waiter whose client is not registered is only deleted", f"{RECOVERY}/restart.c",
      "r = hf_waiting_visit(loading->recovery, find_client_of_waiter, loading);",
      "(void)find_client_of_waiter;"),

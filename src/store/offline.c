@@ -198,7 +198,10 @@ int hf_offline_copy(struct hf_offline *to, struct hf_offline *from)
 
 	if (r <= 0)
 		return r < 0 ? r : -ENOENT;
-	/* The copy is synced, so that it depends neither on this boot nor on the old medium. */
+	/* The copy is synced, so that it depends neither on this boot nor on the old medium. Its start cannot
+	 * see that a replica took the place of the old medium, so that the copy has the state number to count
+	 * from. */
+	state.sm_state = hf_store_skip_lost(&state, &from->store->state);
 	state.durability = HF_STORE_MACHINE;
 	snprintf(state.medium, sizeof(state.medium), "%s", to->store->state.medium);
 	r = begin(to->store, &state);

@@ -61,7 +61,7 @@ static int64_t count_promotions(const struct hf_store_state *before, const struc
 
 /* A replica that took the place of the database may lack the last state numbers that clients were told. The
  * one that took its place before that may have told another thousand, and the present one lacks them all. */
-static int32_t skip_lost(const struct hf_store_state *before, const struct hf_store_state *now)
+int32_t hf_store_skip_lost(const struct hf_store_state *before, const struct hf_store_state *now)
 {
 	int64_t state = before->sm_state;
 
@@ -77,7 +77,7 @@ static int32_t skip_lost(const struct hf_store_state *before, const struct hf_st
 static int32_t last_sm_state(const struct hf_store_state *before, const struct hf_store_state *now,
 			     int32_t known)
 {
-	return before ? HF_MAX(skip_lost(before, now), known) : known;
+	return before ? HF_MAX(hf_store_skip_lost(before, now), known) : known;
 }
 
 void hf_store_judge(const struct hf_store_state *before, struct hf_store_state *next, int32_t known_state,

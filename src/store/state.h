@@ -30,6 +30,9 @@ struct hf_store_state {
 /* Odd, positive, two more than before; wraps to 1. */
 int32_t hf_store_next_sm_state(int32_t before);
 
+/* The last state number that clients may have been told. The next one counts from it. */
+int32_t hf_store_skip_lost(const struct hf_store_state *before, const struct hf_store_state *now);
+
 /* Is everything that the run of @before wrote still there? @now: the present boot and medium. */
 bool hf_store_is_intact(const struct hf_store_state *before, const struct hf_store_state *now);
 

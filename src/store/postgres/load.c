@@ -255,16 +255,19 @@ static int read_state(struct hf_pg *pg, PGresult *result, struct hf_store_state 
 	return 1;
 }
 
-/* 1, as when a state was found. Tables of an older holdfastd have no such row. */
+/* 1, as when a state was found. Tables of an older holdfastd have no such row. A claim has added what the
+ * last term says of its commits (is_unsynced) to what it knew of those before it (was_unsynced). Without a
+ * claim, the two are still apart. */
 static int load_key(struct hf_pg *pg, struct hf_store_state *state)
 {
-	const char *params[] = { pg->server };
+	const char *params[] = { pg->server, pg->store.is_claimed ? "f" : "t" };
 	hf_cleanup(hf_pg_clearp) PGresult *result =
 		hf_pg_query(pg->conn,
-			    "SELECT s.handle_key, coalesce(NOT l.was_unsynced, false)::integer"
+			    "SELECT s.handle_key,"
+			    " coalesce(NOT (l.was_unsynced OR ($2 AND l.is_unsynced)), false)::integer"
 			    " FROM holdfast_services s LEFT JOIN holdfast_leases l USING (service)"
 			    " WHERE service = $1",
-			    1, params, true, pg->message);
+			    2, params, true, pg->message);
 	struct row row = { .result = result };
 
 	if (!result)

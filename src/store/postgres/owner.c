@@ -58,12 +58,29 @@ static int put_owner(const struct hf_pg *pg, PGconn *conn, const struct hf_store
 	return 0;
 }
 
+/* A run without a claim renews no lease, which would say whether its commits wait for the replica. */
+static int doubt_replica(struct hf_pg *pg, PGconn *conn)
+{
+	const char *params[] = { pg->server };
+	PGresult *result = hf_pg_query(conn,
+				       "UPDATE holdfast_leases SET was_unsynced = true"
+				       " WHERE service = $1 AND NOT was_unsynced",
+				       1, params, false, pg->message);
+
+	if (!result)
+		return hf_trace(-EIO);
+	PQclear(result);
+	return 0;
+}
+
 int hf_pg_own(struct hf_pg *pg, PGconn *conn, const struct hf_store_state *state)
 {
-	return put_owner(
+	int r = put_owner(
 		pg, conn, state,
 		"UPDATE SET epoch = excluded.epoch, owner = excluded.owner, handle_key = excluded.handle_key",
 		pg->message);
+
+	return r < 0 || pg->store.is_claimed ? r : doubt_replica(pg, conn);
 }
 
 int hf_pg_restore_owner(const struct hf_pg *pg, PGconn *conn, char message[HF_PG_MAX_MESSAGE])

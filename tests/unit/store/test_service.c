@@ -9,7 +9,9 @@
 #include <unistd.h>
 
 #include "cluster.h"
+#include "kit.h"
 #include "loop/loop.h"
+#include "store/offline.h"
 #include "store/service.h"
 
 #define LEASE (3 * HF_NS_PER_S)
@@ -188,6 +190,93 @@ static void test_silent_host_in_the_list(void **state)
 	close(fd);
 }
 
+/* A term has served the store of @kit, has ended, and said whether its commits waited for the replica. Then a
+ * replica took the place of the database: the history that the term noted is not the present one. */
+static void serve_and_promote(struct kit *kit, struct both *both, bool waited)
+{
+	const struct hf_service_takeover none = { 0 };
+	struct hf_service_row row = look(both->a, &self_a);
+	uint64_t ticket;
+
+	assert_int_equal(claim(both->a, &self_a, &row, "owner_a"), 0);
+	hf_service_row_deinit(&row);
+	kit->options.owner = "owner_a";
+	kit_open(kit);
+	kit->options.owner = NULL;
+	assert_int_equal(hf_service_report(both->a, "owner_a", &none), 0);
+	assert_int_equal(hf_store_mark_complete(kit->store, &ticket), 0);
+	kit->last_ticket = ticket;
+	kit_put_lock(kit, hf_store_new_id(kit->store), 1);
+	kit_put_client(kit, 1, 1);
+	kit_settle(kit);
+	kit_close(kit);
+	cluster_query(both->conninfo,
+		      waited ? "UPDATE holdfast_leases SET is_unsynced = false"
+			     : "UPDATE holdfast_leases SET is_unsynced = true",
+		      NULL, 0);
+	cluster_query(both->conninfo,
+		      "UPDATE holdfast_server_state SET medium = split_part(medium, '/', 1) || '/00000000'",
+		      NULL, 0);
+}
+
+static void expect_copy(struct both *both, bool waited)
+{
+	char *folder = kit_temporary();
+	const struct hf_offline_options source = { .postgres = both->conninfo, .server = "nfs" };
+	const struct hf_offline_options target = { .path = folder, .server = "nfs" };
+	struct hf_offline *from, *to;
+	struct hf_store_state state;
+	bool is_trusted;
+
+	assert_int_equal(hf_offline_open(&from, &source), 0);
+	assert_int_equal(hf_offline_open(&to, &target), 0);
+	assert_int_equal(hf_offline_look(from, &state, &is_trusted), 1);
+	assert_int_equal(state.sm_state, 3);
+	assert_int_equal(is_trusted, waited);
+	assert_int_equal(hf_offline_copy(to, from), 0);
+	assert_int_equal(hf_offline_look(to, &state, &is_trusted), 1);
+	assert_int_equal(state.sm_state, waited ? 3 : 1003);
+	assert_int_equal(state.is_complete, waited);
+	hf_offline_close(to);
+	hf_offline_close(from);
+	kit_remove_tree(folder);
+	free(folder);
+}
+
+static void expect_lone_server(struct kit *kit, struct both *both, bool waited)
+{
+	char was_unsynced[8];
+
+	kit_open(kit);
+	assert_int_equal(kit->start.has_all_locks, waited);
+	assert_int_equal(kit->start.sm_state, waited ? 5 : 1005);
+	cluster_query(both->conninfo, "SELECT was_unsynced FROM holdfast_leases", was_unsynced,
+		      sizeof(was_unsynced));
+	assert_string_equal(was_unsynced, "t");
+}
+
+/* Neither a copy nor a server outside of the cluster claims the service. Both take what the replica has for
+ * complete only if the last term waited for it. */
+static void test_promoted_replica_without_a_claim(void **state)
+{
+	for (int waited = 0; waited < 2; waited++) {
+		struct both *both;
+		struct kit kit;
+		void *parts;
+
+		setup(&parts);
+		both = parts;
+		kit_init(&kit, &kit_postgres, HF_STORE_MACHINE);
+		kit.options.postgres = both->conninfo;
+		kit.options.server = "nfs";
+		serve_and_promote(&kit, both, waited);
+		expect_copy(both, waited);
+		expect_lone_server(&kit, both, waited);
+		kit_deinit(&kit);
+		teardown(&parts);
+	}
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -196,6 +285,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_renewals_are_seen_and_end_with_a_claim, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_handing_over_names_the_heir, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_one_name_for_two_nodes, setup, teardown),
+		cmocka_unit_test(test_promoted_replica_without_a_claim),
 	};
 
 	if (!cluster_is_possible())
