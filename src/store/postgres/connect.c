@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -16,27 +15,15 @@ static void ignore_notice(void *user, const PGresult *result)
 {
 }
 
-static uint64_t read_clock(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (uint64_t)ts.tv_sec * HF_NS_PER_S + (uint64_t)ts.tv_nsec;
-}
-
 static int await_connection(PGconn *conn, uint64_t timeout_ns, char message[HF_PG_MAX_MESSAGE])
 {
-	uint64_t deadline = read_clock() + timeout_ns;
+	uint64_t deadline = hf_pg_deadline(timeout_ns);
 	PostgresPollingStatusType status = PGRES_POLLING_WRITING;
 
 	if (PQstatus(conn) == CONNECTION_BAD)
 		status = PGRES_POLLING_FAILED;
 	while (status == PGRES_POLLING_READING || status == PGRES_POLLING_WRITING) {
-		struct pollfd pfd = { .fd = PQsocket(conn),
-				      .events = status == PGRES_POLLING_READING ? POLLIN : POLLOUT };
-		uint64_t at = read_clock();
-
-		if (at >= deadline || poll(&pfd, 1, (int)((deadline - at) / HF_NS_PER_MS) + 1) <= 0) {
+		if (!hf_pg_wait(conn, status == PGRES_POLLING_READING ? POLLIN : POLLOUT, deadline)) {
 			snprintf(message, HF_PG_MAX_MESSAGE, "no connection within %.3g s",
 				 (double)timeout_ns / (double)HF_NS_PER_S);
 			return -ETIMEDOUT;

@@ -111,6 +111,9 @@ PGresult *hf_pg_query_within(PGconn *conn, uint64_t timeout_ns, const char *sql,
 int hf_pg_run(PGconn *conn, const char *sql, char message[HF_PG_MAX_MESSAGE]); /* 0 or -EIO */
 /* Waits for the results of a pipeline up to its sync, and leaves the pipeline. 0 or -EIO. */
 int hf_pg_await_sync(PGconn *conn, char message[HF_PG_MAX_MESSAGE]);
+/* Waits until the connection has one of the poll(2) @events; false: it had none by @deadline. */
+bool hf_pg_wait(const PGconn *conn, short events, uint64_t deadline);
+uint64_t hf_pg_deadline(uint64_t timeout_ns); /* from now on */
 void hf_pg_note(char message[HF_PG_MAX_MESSAGE], const char *text);
 void hf_pg_note_error(PGconn *conn, char message[HF_PG_MAX_MESSAGE]);
 

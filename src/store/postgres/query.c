@@ -3,6 +3,7 @@
 #include <poll.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
 #include "store/postgres/internal.h"
@@ -22,16 +23,43 @@ void hf_pg_note_error(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 	hf_pg_note(message, conn ? PQerrorMessage(conn) : "no memory");
 }
 
+static uint64_t read_clock(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t)ts.tv_sec * HF_NS_PER_S + (uint64_t)ts.tv_nsec;
+}
+
+uint64_t hf_pg_deadline(uint64_t timeout_ns)
+{
+	return read_clock() + timeout_ns;
+}
+
+/* The server's signals come while the main thread waits here at a start or a stop. They say nothing about the
+ * database. */
+bool hf_pg_wait(const PGconn *conn, short events, uint64_t deadline)
+{
+	struct pollfd pfd = { .fd = PQsocket(conn), .events = events };
+	uint64_t at;
+	int n = 0;
+
+	while (n == 0 && (at = read_clock()) < deadline) {
+		n = poll(&pfd, 1, (int)((deadline - at) / HF_NS_PER_MS) + 1);
+		if (n < 0 && errno == EINTR)
+			n = 0;
+	}
+	return n > 0;
+}
+
 /* Waits for the whole result. The limit is on silence; the database limits the statement itself. */
-static bool await_result(PGconn *conn, int timeout_ms, char message[HF_PG_MAX_MESSAGE])
+static bool await_result(PGconn *conn, uint64_t timeout_ns, char message[HF_PG_MAX_MESSAGE])
 {
 	int flushed;
 
 	while ((flushed = PQflush(conn)) > 0 || PQisBusy(conn)) {
-		struct pollfd pfd = { .fd = PQsocket(conn),
-				      .events = flushed > 0 ? POLLIN | POLLOUT : POLLIN };
-
-		if (flushed < 0 || poll(&pfd, 1, timeout_ms) <= 0) {
+		if (flushed < 0 ||
+		    !hf_pg_wait(conn, flushed > 0 ? POLLIN | POLLOUT : POLLIN, hf_pg_deadline(timeout_ns))) {
 			snprintf(message, HF_PG_MAX_MESSAGE, "the database does not answer");
 			return false;
 		}
@@ -44,11 +72,11 @@ static bool await_result(PGconn *conn, int timeout_ms, char message[HF_PG_MAX_ME
 }
 
 /* Returns the last result, or a failed one before it. */
-static PGresult *take_results(PGconn *conn, int timeout_ms, char message[HF_PG_MAX_MESSAGE])
+static PGresult *take_results(PGconn *conn, uint64_t timeout_ns, char message[HF_PG_MAX_MESSAGE])
 {
 	PGresult *result = NULL, *next;
 
-	while (await_result(conn, timeout_ms, message) && (next = PQgetResult(conn))) {
+	while (await_result(conn, timeout_ns, message) && (next = PQgetResult(conn))) {
 		if (result && PQresultStatus(result) == PGRES_FATAL_ERROR) {
 			PQclear(next);
 			continue;
@@ -80,7 +108,7 @@ PGresult *hf_pg_query_within(PGconn *conn, uint64_t timeout_ns, const char *sql,
 		hf_pg_note_error(conn, message);
 		return NULL;
 	}
-	result = take_results(conn, (int)(timeout_ns / HF_NS_PER_MS), message);
+	result = take_results(conn, timeout_ns, message);
 	if (result && PQresultStatus(result) != PGRES_TUPLES_OK &&
 	    PQresultStatus(result) != PGRES_COMMAND_OK) {
 		hf_pg_note(message, PQresultErrorMessage(result));
@@ -108,7 +136,7 @@ int hf_pg_await_sync(PGconn *conn, char message[HF_PG_MAX_MESSAGE])
 	int r = 0;
 
 	message[0] = '\0';
-	while (!is_over && await_result(conn, (int)(HF_PG_TIMEOUT / HF_NS_PER_MS), message)) {
+	while (!is_over && await_result(conn, HF_PG_TIMEOUT, message)) {
 		hf_cleanup(hf_pg_clearp) PGresult *result = PQgetResult(conn);
 		ExecStatusType status = result ? PQresultStatus(result) : PGRES_COMMAND_OK;
 

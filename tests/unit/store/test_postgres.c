@@ -1,9 +1,14 @@
 /* What only PostgreSQL can do or suffer. */
 #include "kit.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <libpq-fe.h>
+#include <signal.h>
 #include <stdio.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
 
 #include "../../until.h"
 #include "cluster.h"
@@ -962,6 +967,73 @@ static void test_any_bytes_as_names(void **state)
 	kit_deinit(&kit);
 }
 
+static void ignore_signal(int number)
+{
+}
+
+/* A signal each @us, taken as libuv takes it; 0: no more of them. */
+static void send_signals(long us)
+{
+	struct sigaction action = { .sa_handler = us ? ignore_signal : SIG_DFL, .sa_flags = SA_RESTART };
+	struct itimerval timer = { .it_interval.tv_usec = us, .it_value.tv_usec = us };
+
+	if (us)
+		assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+	assert_int_equal(setitimer(ITIMER_REAL, &timer, NULL), 0);
+	if (!us)
+		assert_int_equal(sigaction(SIGALRM, &action, NULL), 0);
+}
+
+/* Has a listener that never answers. */
+static int listen_silently(char conninfo[64])
+{
+	struct sockaddr_in addr = { .sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK) };
+	socklen_t size = sizeof(addr);
+	int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	assert_true(fd >= 0);
+	assert_int_equal(bind(fd, (struct sockaddr *)&addr, size), 0);
+	assert_int_equal(listen(fd, 8), 0);
+	assert_int_equal(getsockname(fd, (struct sockaddr *)&addr, &size), 0);
+	snprintf(conninfo, 64, "host=127.0.0.1 user=nobody port=%d", ntohs(addr.sin_port));
+	return fd;
+}
+
+/* Signals neither end the wait for the database nor prolong it. */
+static void test_signals_during_blocking_calls(void **state)
+{
+	char message[HF_PG_MAX_MESSAGE], silent[64];
+	int fd = listen_silently(silent);
+	PGresult *result;
+	struct kit kit;
+	PGconn *conn;
+	uint64_t from;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	send_signals(20000);
+	kit_open(&kit);
+	fill(&kit, 0);
+	assert_int_equal(hf_store_mark_clean(kit.store), 0);
+	kit_reopen(&kit);
+	assert_true(kit.start.was_clean);
+
+	assert_int_equal(hf_pg_open(kit.path, &conn, message), 0);
+	result = hf_pg_query(conn, "SELECT pg_sleep(0.5)", 0, NULL, false, message);
+	assert_non_null(result);
+	PQclear(result);
+	assert_null(
+		hf_pg_query_within(conn, HF_NS_PER_S / 2, "SELECT pg_sleep(14)", 0, NULL, false, message));
+	assert_string_equal(message, "the database does not answer");
+	PQfinish(conn);
+
+	from = hf_pg_deadline(0);
+	assert_int_equal(hf_pg_dial(silent, HF_NS_PER_S / 2, &conn, message), -ETIMEDOUT);
+	assert_true(hf_pg_deadline(0) - from >= HF_NS_PER_S / 2);
+	send_signals(0);
+	close(fd);
+	kit_deinit(&kit);
+}
+
 #define LONG_NAME 700
 
 /* Two ids that differ behind what their key takes over, and whose checksums are the same. */
@@ -1052,6 +1124,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_database_and_daemon_killed),
 		cmocka_unit_test(test_any_bytes_as_names),
 		cmocka_unit_test(test_two_names_of_one_key),
+		cmocka_unit_test(test_signals_during_blocking_calls),
 	};
 
 	if (!cluster_is_possible())
