@@ -64,7 +64,7 @@ static int collect_segment(struct hf_lmdb *lmdb, struct fold *fold, struct hf_jo
 	struct hf_bytes records;
 	int r;
 
-	r = hf_journal_read(frames, &lmdb->journal, number);
+	r = hf_journal_read(frames, &lmdb->journal, number, segment->end);
 	if (r < 0)
 		return hf_trace(r);
 	while ((r = hf_journal_next(frames, &records)) > 0) {
@@ -87,6 +87,8 @@ int hf_lmdb_fold(struct hf_lmdb *lmdb, const int *segments, unsigned int n)
 		r = collect_segment(lmdb, &fold, &fold.frames[i], segments[i]);
 	if (r == 0)
 		r = hf_lmdb_transact(lmdb, write_fold, &fold);
+	for (unsigned int i = 0; r == 0 && i < n; i++)
+		hf_journal_shrink(&lmdb->journal, segments[i]);
 	hf_last_deinit(&fold.table);
 	for (unsigned int i = 0; i < n; i++)
 		hf_journal_read_end(&fold.frames[i]);

@@ -157,7 +157,7 @@ static int scan_segment(struct hf_journal *journal, unsigned int i, uint64_t fol
 
 	if (is_old_segment(journal, i, folded))
 		return 0;
-	r = hf_journal_read(&frames, journal, (int)i);
+	r = hf_journal_read(&frames, journal, (int)i, SIZE_MAX);
 	if (r < 0)
 		return r;
 	while ((r = hf_journal_next(&frames, &records)) > 0) {
@@ -380,22 +380,34 @@ void hf_journal_reset(struct hf_journal *journal)
 		hf_journal_release(journal, i);
 }
 
-/* Reading */
-
-int hf_journal_read(struct hf_journal_frames *frames, const struct hf_journal *journal, int segment)
+void hf_journal_shrink(const struct hf_journal *journal, int segment)
 {
 	int fd = journal->segments[segment].fd;
 	struct stat st;
 
+	if (fstat(fd, &st) == 0 && st.st_size > (off_t)HF_JOURNAL_SIZE &&
+	    ftruncate(fd, (off_t)HF_JOURNAL_SIZE) < 0)
+		hf_trace(-errno); /* nothing is lost but space */
+}
+
+/* Reading */
+
+int hf_journal_read(struct hf_journal_frames *frames, const struct hf_journal *journal, int segment,
+		    size_t end)
+{
+	int fd = journal->segments[segment].fd;
+	struct stat st;
+	size_t size;
+
 	*frames = (struct hf_journal_frames){ .instance = journal->instance, .at = SEGMENT_HEAD };
 	if (fstat(fd, &st) < 0)
 		return hf_trace(-errno);
-	frames->data = malloc((size_t)st.st_size + 1);
+	size = HF_MIN((size_t)st.st_size, end);
+	frames->data = malloc(size + 1);
 	if (!frames->data)
 		return hf_trace(-ENOMEM);
-	while (frames->size < (size_t)st.st_size) {
-		ssize_t n = pread(fd, frames->data + frames->size, (size_t)st.st_size - frames->size,
-				  (off_t)frames->size);
+	while (frames->size < size) {
+		ssize_t n = pread(fd, frames->data + frames->size, size - frames->size, (off_t)frames->size);
 
 		if (n < 0 && errno == EINTR)
 			continue;

@@ -87,9 +87,14 @@ unsigned int hf_journal_oldest(const struct hf_journal *journal, bool all, int *
 void hf_journal_release(struct hf_journal *journal, int segment); /* after it was folded */
 void hf_journal_reset(struct hf_journal *journal);                /* nothing needs replay any more */
 
-/* From any thread, while nothing is appended to that segment: returns the frames to replay one by one. 1: a
- * frame; 0: the end; -errno. */
-int hf_journal_read(struct hf_journal_frames *frames, const struct hf_journal *journal, int segment);
+/* After it was folded and before it is released, from any thread: a single large frame may have made the file
+ * longer than the nominal size. It gives that space back. */
+void hf_journal_shrink(const struct hf_journal *journal, int segment);
+
+/* From any thread, while nothing is appended to that segment: returns the frames to replay one by one, up to
+ * the offset @end. 1: a frame; 0: the end; -errno. */
+int hf_journal_read(struct hf_journal_frames *frames, const struct hf_journal *journal, int segment,
+		    size_t end);
 int hf_journal_next(struct hf_journal_frames *frames, struct hf_bytes *recordsp);
 void hf_journal_read_end(struct hf_journal_frames *frames);
 /* After the last frame: does a frame newer than @folded follow further on? If so, the end is damage and not a

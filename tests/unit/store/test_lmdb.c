@@ -571,6 +571,72 @@ static void test_many_segments(void **state)
 	kit_deinit(&kit);
 }
 
+static off_t size_of_first(struct kit *kit)
+{
+	char path[512];
+	struct stat st;
+
+	snprintf(path, sizeof(path), "%s/journal.0", kit->path);
+	assert_int_equal(stat(path, &st), 0);
+	return st.st_size;
+}
+
+static bool is_first_small(struct kit *kit)
+{
+	return size_of_first(kit) <= (off_t)HF_JOURNAL_SIZE;
+}
+
+/* One batch that is larger than a segment. Once it is folded, its segment is as large as the others. */
+static void test_segment_shrinks_after_a_large_frame(void **state)
+{
+	struct kit kit;
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	kit_open(&kit);
+	for (size_t i = 0; i < HF_JOURNAL_SIZE / HF_STORE_MAX_OH + 100; i++)
+		kit_put_lock(&kit, hf_store_new_id(kit.store),
+			     97 - 1); /* with the longest handle of an owner */
+	kit_settle(&kit);
+	assert_false(is_first_small(&kit));
+	kit_put_lock(&kit, hf_store_new_id(kit.store), 1); /* goes to the next segment */
+	kit_run_until(&kit, is_first_small);
+	assert_int_equal(kit.n_failed, 0);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
+/* A segment that is used again has old frames behind the new ones. They are not read. */
+static void test_read_ends_with_the_frames_of_this_use(void **state)
+{
+	const uint32_t size = 3u << 20;
+	char *path = kit_temporary();
+	hf_cleanup(hf_closep) int dir = open(path, O_RDONLY | O_DIRECTORY);
+	uint8_t *records = calloc(1, size);
+	struct hf_journal_frames frames;
+	struct hf_journal journal;
+	struct hf_bytes found;
+	const char *wrong = NULL;
+	unsigned int segment;
+
+	assert_int_equal(hf_journal_open(&journal, dir, 7, 0, HF_JOURNAL_AT_REST, &wrong, &segment), 0);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(hf_journal_append(&journal, hf_bytes_of(records, size)), 0);
+	hf_journal_release(&journal, 0);
+	assert_int_equal(hf_journal_append(&journal, hf_bytes_of(records, 1000)), 0);
+	assert_int_equal(hf_journal_read(&frames, &journal, 0, journal.segments[0].end), 0);
+	assert_int_equal(frames.size, journal.segments[0].end);
+	assert_int_equal(hf_journal_next(&frames, &found), 1);
+	assert_int_equal(found.len, 1000);
+	assert_int_equal(frames.sequence, 3);
+	assert_int_equal(hf_journal_next(&frames, &found), 0);
+	hf_journal_read_end(&frames);
+	hf_journal_close(&journal);
+	free(records);
+	kit_remove_tree(path);
+	free(path);
+}
+
 /* No memory to have a full segment folded: that is a failure as any other, and passes. */
 
 static int no_work(struct hf_loop *loop, struct hf_work *work)
@@ -780,6 +846,8 @@ int main(void)
 		cmocka_unit_test(test_segment_that_ends_early),
 		cmocka_unit_test(test_damage_in_the_middle_is_refused),
 		cmocka_unit_test(test_many_segments),
+		cmocka_unit_test(test_segment_shrinks_after_a_large_frame),
+		cmocka_unit_test(test_read_ends_with_the_frames_of_this_use),
 		cmocka_unit_test(test_no_memory_to_fold),
 		cmocka_unit_test(test_a_failure_while_locks_wait_for_a_segment),
 		cmocka_unit_test(test_locks_are_loaded_by_file),
