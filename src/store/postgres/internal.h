@@ -63,6 +63,7 @@ struct hf_pg {
 	struct hf_timer silence_timer;
 	struct hf_store_batch *flying[HF_PG_MAX_FLYING]; /* in the order in which they were sent */
 	unsigned int n_flying;
+	uint64_t heard_at; /* with batches in flight: nothing has come from the database since */
 
 	/* The journal. */
 	uint64_t next_number;           /* of a row */
@@ -70,6 +71,7 @@ struct hf_pg {
 	uint64_t fold_delay;            /* after the first row that is not folded, and after a failure */
 	bool has_term;                  /* the connection can write in the journal */
 	struct hf_store_batch *delayed; /* waits until the journal has room */
+	uint64_t delayed_at;
 	struct hf_pg_rows unfolded;
 	struct hf_pg_rows folding; /* the worker's while fold_work runs */
 	struct hf_work fold_work;

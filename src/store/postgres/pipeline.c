@@ -15,23 +15,43 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/macros.h"
 #include "loop/socket.h"
 #include "store/postgres/internal.h"
 
 static void give_up(struct hf_pg *pg);
 
+/* How long may it last from here on, if it has lasted since @since? */
+static uint64_t time_left(uint64_t since, uint64_t now)
+{
+	return since + HF_PG_SILENCE > now ? since + HF_PG_SILENCE - now : 0;
+}
+
+/* A long fold delays commits, and is no failure. Meanwhile registrations come and go: only one that has no
+ * answer for too long is a failure. */
 static void on_silence(struct hf_timer *timer)
 {
 	struct hf_pg *pg = hf_container_of(timer, struct hf_pg, silence_timer);
+	uint64_t now = hf_loop_now(pg->store.loop);
+	uint64_t answer = pg->n_flying ? time_left(pg->heard_at, now) : HF_PG_SILENCE;
+	uint64_t room = pg->delayed ? time_left(pg->delayed_at, now) : HF_PG_SILENCE;
 
-	/* A long fold delays commits, and is no failure. */
-	if (pg->delayed && !pg->n_flying && !pg->has_fold_failed) {
-		(void)hf_timer_start(&pg->silence_timer, HF_PG_SILENCE);
+	if (answer && (room || !pg->has_fold_failed)) {
+		if (!room)
+			pg->delayed_at = now;
+		(void)hf_timer_start(timer, HF_MIN(answer, room ? room : HF_PG_SILENCE));
 		return;
 	}
 	snprintf(pg->message, sizeof(pg->message), "%s",
-		 pg->delayed ? "the journal is full" : "the database does not answer");
+		 answer ? "the journal is full" : "the database does not answer");
 	give_up(pg);
+}
+
+/* A timer that runs already expires no later, and then looks how much time is left. */
+static void watch_silence(struct hf_pg *pg)
+{
+	if (!hf_timer_is_running(&pg->silence_timer))
+		(void)hf_timer_start(&pg->silence_timer, HF_PG_SILENCE);
 }
 
 static void on_ready(void *user, unsigned int events);
@@ -113,8 +133,7 @@ static void on_ready(void *user, unsigned int events)
 		give_up(pg);
 		return;
 	}
-	if (pg->n_flying && !pg->delayed)
-		(void)hf_timer_start(&pg->silence_timer, HF_PG_SILENCE);
+	pg->heard_at = hf_loop_now(pg->store.loop);
 	if (!take_results(pg) || !flush(pg))
 		give_up(pg);
 }
@@ -196,18 +215,20 @@ void hf_pg_commit(struct hf_store *store, struct hf_store_batch *batch)
 	if (batch->kind == HF_STORE_LOCKS && hf_pg_journal_is_full(pg)) {
 		assert(!pg->delayed);
 		pg->delayed = batch;
-		(void)hf_timer_start(&pg->silence_timer, HF_PG_SILENCE);
+		pg->delayed_at = hf_loop_now(store->loop);
+		watch_silence(pg);
 		return;
 	}
 	assert(pg->n_flying < HF_PG_MAX_FLYING);
+	if (pg->n_flying == 0)
+		pg->heard_at = hf_loop_now(store->loop);
 	pg->flying[pg->n_flying++] = batch;
 	r = enter_pipeline(pg);
 	if (r == 0)
 		r = hf_pg_send_batch(pg, pg->conn, batch);
 	if (r < 0 && PQstatus(pg->conn) != CONNECTION_OK)
 		hf_pg_note_error(pg->conn, pg->message);
-	if (r == 0 && !pg->delayed)
-		(void)hf_timer_start(&pg->silence_timer, HF_PG_SILENCE);
+	watch_silence(pg);
 	if (r < 0 || !flush(pg))
 		give_up(pg);
 }

@@ -839,6 +839,85 @@ static void test_journal_is_bounded(void **state)
 	kit_deinit(&kit);
 }
 
+/* The timer that looks for silence expires now. */
+static void look_for_silence(struct kit *kit)
+{
+	assert_int_equal(hf_timer_start(&hf_pg_of(kit->store)->silence_timer, 0), 0);
+	kit_turn(kit);
+	kit_turn(kit);
+}
+
+/* A fold takes long, so that locks wait, and a registration is in flight: *@clientsp delays it. */
+static PGconn *delay_locks(struct kit *kit, PGconn **clientsp)
+{
+	PGconn *blocker;
+
+	kit_init(kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(kit);
+	hf_pg_of(kit->store)->max_journal = 20000;
+	blocker = block_folds(kit);
+	for (int i = 0; i < 10000 && !hf_pg_of(kit->store)->delayed; i++) {
+		kit_put_lock(kit, hf_store_new_id(kit->store), 3);
+		kit_turn(kit);
+	}
+	assert_non_null(hf_pg_of(kit->store)->delayed);
+	*clientsp = PQconnectdb(kit->path);
+	execute(*clientsp, "BEGIN; LOCK TABLE nsm_client_registrations IN ACCESS EXCLUSIVE MODE");
+	kit_put_client(kit, 5, 5);
+	kit_turn(kit);
+	assert_int_equal(hf_pg_of(kit->store)->n_flying, 1);
+	return blocker;
+}
+
+/* Neither the fold nor the registration is a failure before its time. */
+static void test_long_fold_with_a_registration_in_flight(void **state)
+{
+	PGconn *clients, *blocker;
+	struct kit kit;
+
+	blocker = delay_locks(&kit, &clients);
+	look_for_silence(&kit);
+	assert_int_equal(kit.n_failed, 0);
+	hf_pg_of(kit.store)->delayed_at -= HF_PG_SILENCE;
+	look_for_silence(&kit);
+	assert_int_equal(kit.n_failed, 0);
+	assert_true(hf_timer_is_running(&hf_pg_of(kit.store)->silence_timer));
+	PQfinish(clients);
+	PQfinish(blocker);
+	kit_settle(&kit);
+	assert_int_equal(kit.n_failed, 0);
+	assert_false(hf_timer_is_running(&hf_pg_of(kit.store)->silence_timer));
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
+}
+
+static void test_silence_while_locks_are_delayed(void **state)
+{
+	for (int fails = 0; fails < 2; fails++) {
+		PGconn *clients, *blocker;
+		struct kit kit;
+		struct hf_pg *pg;
+
+		blocker = delay_locks(&kit, &clients);
+		pg = hf_pg_of(kit.store);
+		if (fails) {
+			pg->has_fold_failed = true;
+			pg->delayed_at -= HF_PG_SILENCE;
+		} else {
+			pg->heard_at -= HF_PG_SILENCE;
+		}
+		look_for_silence(&kit);
+		assert_int_equal(kit.n_failed, 1);
+		PQfinish(clients);
+		PQfinish(blocker);
+		kit_run_until(&kit, has_failed_and_recovered);
+		kit_reopen(&kit);
+		kit_expect(&kit);
+		kit_deinit(&kit);
+	}
+}
+
 /* The rows of a run that has lost the service stay in the journal: only the next run folds them. */
 static void test_fold_looks_at_the_owner(void **state)
 {
@@ -1118,6 +1197,8 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_fold_without_its_connection),
 		cmocka_unit_test(test_fold_that_is_refused),
 		cmocka_unit_test(test_journal_is_bounded),
+		cmocka_unit_test(test_long_fold_with_a_registration_in_flight),
+		cmocka_unit_test(test_silence_while_locks_are_delayed),
 		cmocka_unit_test(test_fold_looks_at_the_owner),
 		cmocka_unit_test(test_transaction_that_a_stopped_run_left_open),
 		cmocka_unit_test(test_database_killed_while_serving),
