@@ -19,7 +19,8 @@
 #include "cluster/witness.h"
 #include "loop/loop.h"
 
-#define WAIT_NS (250 * HF_NS_PER_MS) /* so often it looks at links and lease */
+#define WAIT_NS      (250 * HF_NS_PER_MS) /* so often it looks at links and lease */
+#define REMEMBER_GAP HF_NS_PER_S          /* so soon it tries again to make durable what it knows */
 /* So often connections are stored, if they change. Clients decide how many there are, so many are stored less
  * often. */
 #define CONNECTIONS_GAP(len) (WAIT_NS * (1 + (len) / 65536))
@@ -31,6 +32,9 @@ struct hf_cluster {
 	uint8_t *stored;                   /* the thread's: the connections that the database has */
 	size_t stored_len;
 	uint64_t stored_at;
+	uint64_t forgets_since; /* the thread's: what is known could not be made durable since then; 0: it
+				   could */
+	uint64_t remember_at;   /* the thread's: not before that */
 	struct hf_lease lease;
 	pthread_t thread;
 	bool has_thread;
@@ -272,20 +276,39 @@ static void learn(struct hf_cluster *cluster, uint64_t epoch, int32_t state)
 	cluster->known_state = HF_MAX(cluster->known_state, state);
 }
 
-static void remember(struct hf_cluster *cluster)
+static void remember(struct hf_cluster *cluster, uint64_t now)
 {
 	uint64_t epoch;
 	int32_t state;
 	bool must;
 
 	pthread_mutex_lock(&cluster->lock);
-	must = cluster->must_remember;
-	cluster->must_remember = false;
+	must = cluster->must_remember && now >= cluster->remember_at;
+	if (must)
+		cluster->must_remember = false;
 	epoch = cluster->known_epoch;
 	state = cluster->known_state;
 	pthread_mutex_unlock(&cluster->lock);
-	if (must)
-		cluster->options.remember(cluster->options.user, epoch, state);
+	if (!must)
+		return;
+	if (cluster->options.remember(cluster->options.user, epoch, state) == 0) {
+		cluster->forgets_since = cluster->remember_at = 0;
+		return;
+	}
+	if (!cluster->forgets_since)
+		cluster->forgets_since = now;
+	cluster->remember_at = now + REMEMBER_GAP;
+	pthread_mutex_lock(&cluster->lock);
+	cluster->must_remember = true;
+	pthread_mutex_unlock(&cluster->lock);
+}
+
+/* Clients are told of the state number only when this node will know it after a restart, too. A state
+ * directory that cannot be written must not keep the service from them, so this waits no longer than a lease.
+ */
+static bool may_tell_clients(const struct hf_cluster *cluster, uint64_t now)
+{
+	return !cluster->forgets_since || now >= cluster->forgets_since + cluster->options.node.lease_ns;
 }
 
 static void look(struct hf_cluster *cluster, enum hf_node_step step)
@@ -345,7 +368,7 @@ static void look(struct hf_cluster *cluster, enum hf_node_step step)
 	}
 	note_role(cluster, before);
 	pthread_mutex_unlock(&cluster->lock);
-	remember(cluster);
+	remember(cluster, heard);
 }
 
 static void claim(struct hf_cluster *cluster)
@@ -587,9 +610,8 @@ static uint64_t attend(struct hf_cluster *cluster, uint64_t now)
 	} else if (presence && !serves && role != HF_NODE_STOPPING && !is_withdrawing) {
 		hf_presence_give_up(presence);
 	}
-	/* Before any client is told of the number. */
-	remember(cluster);
-	if (serves)
+	remember(cluster, now);
+	if (serves && may_tell_clients(cluster, now))
 		tell_present(cluster);
 	return HF_MIN(now + WAIT_NS, presence ? hf_presence_run(presence, now) : UINT64_MAX);
 }

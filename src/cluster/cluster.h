@@ -53,8 +53,8 @@ struct hf_cluster_options {
 	/* The last epoch and state number of the service that this node saw, in an earlier process, too. */
 	uint64_t known_epoch;
 	int32_t known_state;
-	/* Makes them durable; on the cluster's thread. */
-	void (*remember)(void *user, uint64_t epoch, int32_t state);
+	/* Makes them durable; on the cluster's thread. 0 or -errno: it is called again. */
+	int (*remember)(void *user, uint64_t epoch, int32_t state);
 	void *user;
 };
 

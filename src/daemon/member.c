@@ -39,6 +39,7 @@ struct hf_member {
 	char instance[HF_NODE_ID];
 	char *exports;
 	struct hf_seal_key key;
+	int known_error; /* the cluster's thread's: of the last write of KNOWN, as the log has it; 0: none */
 };
 
 /* Exports */
@@ -151,17 +152,21 @@ static void read_known(struct hf_member *member, uint64_t *epochp, int32_t *stat
 		*epochp = 0, *statep = 0;
 }
 
-/* On the cluster's thread. */
-static void remember(void *user, uint64_t epoch, int32_t state)
+/* On the cluster's thread, which tries again. */
+static int remember(void *user, uint64_t epoch, int32_t state)
 {
 	struct hf_member *member = user;
 	char text[64];
 	int len = snprintf(text, sizeof(text), "%" PRIu64 " %" PRId32 "\n", epoch, state);
 	int r = hf_state_dir_save(member->dir, KNOWN, text, (size_t)len);
 
-	if (r < 0)
-		hf_log_warn("cannot write to the state directory", "file=" KNOWN " error=%s",
-			    strerrorname_np(-r));
+	if (r < 0 && r != member->known_error)
+		hf_log_warn("cannot write to the state directory; it is tried again",
+			    "file=" KNOWN " error=%s", strerrorname_np(-r));
+	else if (r == 0 && member->known_error)
+		hf_log_info("can write to the state directory again", "file=" KNOWN);
+	member->known_error = r;
+	return r;
 }
 
 /* Life */

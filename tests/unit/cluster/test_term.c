@@ -22,8 +22,9 @@ static const struct hf_service_self other = {
 	.history = "",
 };
 
-static void remember(void *user, uint64_t epoch, int32_t state)
+static int remember(void *user, uint64_t epoch, int32_t state)
 {
+	return 0;
 }
 
 /* The other node has served, and has handed the service over. Its commits may be lost with the database. */
