@@ -88,6 +88,7 @@ struct hf_pg {
 	int connect_result;
 	char medium[HF_STORE_MAX_BOOT_ID + 1]; /* of the latest connection */
 	char message[HF_PG_MAX_MESSAGE];       /* the latest error */
+	char absence[HF_PG_MAX_MESSAGE]; /* why there is no connection, as the log has it; empty: there is */
 };
 
 static inline struct hf_pg *hf_pg_of(struct hf_store *store)

@@ -257,6 +257,15 @@ static void run_connect(struct hf_work *work)
 	pg->connect_result = hf_pg_connect(pg, &pg->fresh);
 }
 
+/* Attempts follow each other by the second, so only a reason that is new is said. */
+static void explain_absence(struct hf_pg *pg)
+{
+	if (strcmp(pg->message, pg->absence) == 0)
+		return;
+	hf_log_warn("the database cannot be used yet; it is tried again", "reason=%s", pg->message);
+	memcpy(pg->absence, pg->message, sizeof(pg->absence));
+}
+
 static void on_connected(struct hf_work *work)
 {
 	struct hf_pg *pg = hf_container_of(work, struct hf_pg, connect_work);
@@ -269,8 +278,9 @@ static void on_connected(struct hf_work *work)
 	if (r == 0) {
 		r = hf_pg_adopt(pg, pg->fresh);
 		pg->fresh = NULL;
+		pg->absence[0] = '\0';
 	} else {
-		hf_log_debug("the database is still unreachable", "reason=%s", pg->message);
+		explain_absence(pg);
 	}
 	hf_store_recover_done(&pg->store, r);
 }

@@ -11,8 +11,10 @@
 #include <unistd.h>
 
 #include "../../until.h"
+#include "../said.h"
 #include "cluster.h"
 #include "base/log.h"
+#include "store/backend.h"
 #include "store/postgres/internal.h"
 
 static void expect_answer(struct kit *kit, const char *sql, const char *expected)
@@ -405,6 +407,35 @@ static void test_store_that_another_run_has_used(void **state)
 		kit_deinit(&two);
 		kit_deinit(&one);
 	}
+}
+
+static bool has_tried_often(struct kit *kit)
+{
+	return kit->store->recover_gap == HF_NS_PER_S;
+}
+
+/* A newer node has changed the tables while this one served. Its next connection is refused until an operator
+ * acts, so the log must say why: once. */
+static void test_tables_that_a_newer_one_changed_meanwhile(void **state)
+{
+	struct said said;
+	struct kit kit;
+
+	kit_init(&kit, &kit_postgres, HF_STORE_PROCESS);
+	kit_open(&kit);
+	fill(&kit, 0);
+	cluster_query(kit.path, "INSERT INTO holdfast_migrations (version) VALUES (99)", NULL, 0);
+	said_begin(&said);
+	cut_connections(&kit);
+	kit_run_until(&kit, has_tried_often);
+	said_end(&said);
+	assert_int_equal(said_times(&said, "warn: the database cannot be used yet"), 1);
+	assert_int_equal(said_times(&said, "a newer holdfastd made its tables (migration 99;"), 1);
+	cluster_query(kit.path, "DELETE FROM holdfast_migrations WHERE version = 99", NULL, 0);
+	kit_run_until(&kit, has_failed_and_recovered);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	kit_deinit(&kit);
 }
 
 /* A connection that still stands, for whatever reason: each transaction looks whose the service is. */
@@ -1183,6 +1214,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test(test_no_database_is_an_error_not_a_hang),
 		cmocka_unit_test(test_migrations_down_and_up),
 		cmocka_unit_test(test_tables_of_a_newer_one),
+		cmocka_unit_test(test_tables_that_a_newer_one_changed_meanwhile),
 		cmocka_unit_test(test_downgrade),
 		cmocka_unit_test(test_migration_of_the_journal),
 		cmocka_unit_test(test_connection_cut_within_a_pipeline),
