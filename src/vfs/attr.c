@@ -23,8 +23,6 @@ static int set_owner(struct hf_file *file, const struct hf_setattr *set)
 	uid_t uid = set->set_uid ? set->uid : (uid_t)-1;
 	gid_t gid = set->set_gid ? set->gid : (gid_t)-1;
 
-	if (!set->set_uid && !set->set_gid)
-		return 0;
 	return fchownat(file->fd, "", uid, gid, AT_EMPTY_PATH) < 0 ? -errno : 0;
 }
 
@@ -32,8 +30,6 @@ static int set_mode(struct hf_file *file, const struct hf_setattr *set)
 {
 	char path[40];
 
-	if (!set->set_mode || S_ISLNK(file->type)) /* a symbolic link has no mode of its own */
-		return 0;
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", file->fd);
 	return chmod(path, set->mode & 07777) < 0 ? -errno : 0;
 }
@@ -63,7 +59,7 @@ static int set_size(int fd, uint64_t size)
 }
 
 static int set_all(struct hf_file *file, const struct hf_identity *caller, const struct hf_setattr *set,
-		   int write_fd)
+		   int write_fd, struct hf_change *change)
 {
 	int r = 0;
 	HF_AS(as, caller);
@@ -71,11 +67,11 @@ static int set_all(struct hf_file *file, const struct hf_identity *caller, const
 	if (as.result < 0)
 		return as.result;
 	if (set->set_size)
-		r = set_size(write_fd, set->size);
-	if (r == 0)
-		r = set_owner(file, set);
-	if (r == 0)
-		r = set_mode(file, set);
+		r = hf_change_step(change, set_size(write_fd, set->size));
+	if (r == 0 && (set->set_uid || set->set_gid))
+		r = hf_change_step(change, set_owner(file, set));
+	if (r == 0 && set->set_mode && !S_ISLNK(file->type)) /* a symbolic link has no mode of its own */
+		r = hf_change_step(change, set_mode(file, set));
 	if (r == 0)
 		r = set_times(file, set);
 	hf_file_forget_access(file);
@@ -100,13 +96,13 @@ static int prepare_size(struct hf_file *file, const struct hf_identity *caller, 
 
 /* Sets the times with our own rights, because the caller's do not suffice. */
 static int set_all_and_touch(struct hf_file *file, const struct hf_identity *caller,
-			     const struct hf_setattr *set, int write_fd)
+			     const struct hf_setattr *set, int write_fd, struct hf_change *change)
 {
 	struct hf_setattr rest = *set;
 	int r;
 
 	rest.atime.tv_nsec = rest.mtime.tv_nsec = UTIME_OMIT;
-	r = set_all(file, caller, &rest, write_fd);
+	r = set_all(file, caller, &rest, write_fd, change);
 	if (r == 0)
 		r = set_times(file, set);
 	hf_file_changed(file);
@@ -115,7 +111,7 @@ static int set_all_and_touch(struct hf_file *file, const struct hf_identity *cal
 
 static int setattr_checked(struct hf_file *file, const struct hf_identity *caller,
 			   const struct hf_setattr *set, const struct timespec *guard,
-			   const struct hf_change *change)
+			   struct hf_change *change)
 {
 	int write_fd = -1, r;
 
@@ -135,9 +131,9 @@ static int setattr_checked(struct hf_file *file, const struct hf_identity *calle
 			return r;
 	}
 	if (!is_half_touch(set))
-		return set_all(file, caller, set, write_fd);
+		return set_all(file, caller, set, write_fd, change);
 	r = hf_file_may(file, caller, &change->before, W_OK);
-	return r < 0 ? r : set_all_and_touch(file, caller, set, write_fd);
+	return r < 0 ? r : set_all_and_touch(file, caller, set, write_fd, change);
 }
 
 int hf_file_setattr(struct hf_file *file, const struct hf_identity *caller, const struct hf_setattr *set,
@@ -198,5 +194,5 @@ int hf_file_setattr_new(struct hf_file *file, const struct hf_identity *caller, 
 		if (r < 0)
 			return r;
 	}
-	return set_all(file, caller, &rest, write_fd);
+	return set_all(file, caller, &rest, write_fd, &(struct hf_change){ 0 });
 }

@@ -18,6 +18,7 @@
 struct hf_change {
 	bool has_before;
 	bool has_after;
+	bool is_made;   /* something was changed, also if a later step failed; set only where steps follow */
 	bool is_alone;  /* no other change was in progress when it began */
 	uint32_t begun; /* how many changes had begun then, including this one */
 	struct stat before;
@@ -37,6 +38,14 @@ void hf_change_end_open(struct hf_change *change, struct hf_file *file);
 
 void hf_change_begin(struct hf_change *change, struct hf_file *file);
 void hf_change_end(struct hf_change *change, struct hf_file *file);
+
+/* Notes a step of the change; @r is its answer, and returned. */
+static inline int hf_change_step(struct hf_change *change, int r)
+{
+	if (r == 0)
+		change->is_made = true;
+	return r;
+}
 
 /* The following block is the change. Leave it at its end, not by return or break. */
 #define HF_WITH_CHANGE(change, file)                                              \

@@ -131,7 +131,7 @@ static int use_existing(struct hf_file *dir, const struct hf_identity *caller, c
 
 static int create(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
 		  enum hf_create_how how, const struct hf_setattr *set, const struct mark *mark,
-		  const struct hf_change *change, struct hf_file **filep)
+		  struct hf_change *change, struct hf_file **filep)
 {
 	int fd, r = hf_dir_check_name(dir, change, name);
 
@@ -142,6 +142,7 @@ static int create(struct hf_file *dir, const struct hf_identity *caller, const s
 		return use_existing(dir, caller, name, how, set, mark, filep);
 	if (fd < 0)
 		return fd;
+	change->is_made = true;
 	r = hf_files_take_made(dir->files, dir->volume, fd, filep);
 	if (r < 0)
 		return hf_dir_made_unopened(r, set, caller, S_IFREG);

@@ -220,7 +220,7 @@ int hf_dir_mkdir(struct hf_file *dir, const struct hf_identity *caller, const st
 	{
 		r = hf_dir_check_name(dir, change, name);
 		if (r == 0)
-			r = mkdir_as(dir, caller, name->text, mode_of(set, 0777));
+			r = hf_change_step(change, mkdir_as(dir, caller, name->text, mode_of(set, 0777)));
 		if (r == 0)
 			r = finish_making(dir, caller, name, set, S_IFDIR, filep);
 	}
@@ -247,7 +247,7 @@ int hf_dir_symlink(struct hf_file *dir, const struct hf_identity *caller, const 
 	{
 		r = hf_dir_check_name(dir, change, name);
 		if (r == 0)
-			r = symlink_as(dir, caller, name->text, target);
+			r = hf_change_step(change, symlink_as(dir, caller, name->text, target));
 		if (r == 0)
 			r = finish_making(dir, caller, name, set, S_IFLNK, filep);
 	}
@@ -274,7 +274,8 @@ int hf_dir_mknod(struct hf_file *dir, const struct hf_identity *caller, const st
 	{
 		r = hf_dir_check_name(dir, change, name);
 		if (r == 0)
-			r = mknod_as(dir, caller, name->text, type | mode_of(set, 0666), device);
+			r = hf_change_step(change, mknod_as(dir, caller, name->text,
+							    type | mode_of(set, 0666), device));
 		if (r == 0)
 			r = finish_making(dir, caller, name, set, type, filep);
 	}

@@ -207,6 +207,20 @@ class Losses(failing.Case):
             with self.subTest(kind):
                 self.each_sync_counts(change)
 
+    def test_half_of_a_change_is_synced(self):
+        """A later step fails. What was made before waits for the disk, as each change does."""
+        f, user = self.made("f"), self.client(uid=1234, gid=567)
+        self.ok(self.nfs.setattr(f, mode=0o666))
+        for kind, stat, change in (
+            ("create", nfs.FBIG, lambda name: self.nfs.create(self.dir, name, size=1 << 63)),
+            ("setattr", nfs.PERM, lambda name: user.setattr(f, size=0, atime=(1, 0))),
+        ):
+            with self.subTest(kind):
+                self.refused(stat, change(b"synced"))
+                self.begin_nth(1)
+                self.refused(nfs.IO, change(b"unsynced"))
+                self.end_nth()
+
     def test_the_log_says_so(self):
         f = self.made("f")
         self.lose(f)

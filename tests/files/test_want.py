@@ -3,14 +3,31 @@
 would find its own object and fail.
 """
 
+import json
 import os
+import tempfile
 
 import failing
 import nfs
 import server
+from until import until
 
 
 class Want(failing.Case):
+    @classmethod
+    def setUpClass(cls):
+        base = tempfile.TemporaryDirectory(prefix="hf-audit-")
+        cls.addClassCleanup(base.cleanup)
+        cls.audit = os.path.join(base.name, "audit")
+        cls.options = (f"audit={cls.audit}",)
+        super().setUpClass()
+
+    def audited(self):
+        """The last line of the audit log"""
+        with open(self.audit, encoding="utf-8") as lines:
+            found = [json.loads(line) for line in lines]
+        return found[-1] if found else {}
+
     def calls(self):
         return {
             nfs.DIR: lambda name: self.nfs.mkdir(self.dir, name, mode=0o755),
@@ -50,6 +67,17 @@ class Want(failing.Case):
         self.begin("want")
         self.refused(nfs.JUKEBOX, self.nfs.mkdir(self.dir, "d", mode=0o755, uid=12345))
         self.refused(nfs.JUKEBOX, self.nfs.create(self.dir, "f", how=nfs.GUARDED, mode=0o644, size=5))
+
+    def test_what_was_made_in_part_is_synced_and_audited(self):
+        for name, fails, stat, result in ((b"d", "want", nfs.JUKEBOX, "JUKEBOX"), (b"e", "fsync", nfs.IO, "IO")):
+            with self.subTest(result):
+                self.begin("want")
+                self.begin(fails)
+                self.refused(stat, self.nfs.mkdir(self.dir, name, mode=0o755, uid=12345))
+                self.end(fails)
+                self.end("want")
+                line = until(self.audited, "it is written", passes=lambda seen, name=name: seen.get("name") == name.decode())
+                self.assertEqual((line["op"], line["result"], "made" in line), ("mkdir", result, result == "JUKEBOX"))
 
     def test_an_existing_file_is_not_confirmed(self):
         self.made("f")

@@ -119,6 +119,24 @@ class Audit(Audited):
         self.assertNotEqual(self.user.setattr(secret, mode=0o666).stat, nfs.OK)
         self.assertEqual(self.last(2), {"op": "setattr", "path": f"{self.folder}/secret", "mode": "0666", "result": "PERM"})
 
+    def test_half_of_a_change(self):
+        """The name was made, or the file was cut, before a later step failed."""
+        too_long = {"size": 1 << 63}
+        for how, name in ((nfs.UNCHECKED, b"u"), (nfs.GUARDED, b"g")):
+            self.assertEqual(self.user.create(self.root, name, how=how, **too_long).stat, nfs.FBIG)
+            self.assertTrue(os.path.exists(os.path.join(self.folder.encode(), name)))
+        self.assertEqual(self.last(2), {"op": "create", "path": self.folder, "name": "g", "result": "FBIG", "made": "partly",
+                                        "size": 1 << 63})  # fmt: skip
+        self.assertEqual(self.user.create(self.root, b"u", how=nfs.UNCHECKED, **too_long).stat, nfs.FBIG)  # changes nothing
+        path = os.path.join(self.folder, "of-another")
+        with open(path, "wb") as out:
+            out.write(b"text")
+            os.fchmod(out.fileno(), 0o666)
+        fh = self.user.lookup(self.root, b"of-another").fh
+        self.assertEqual(self.user.setattr(fh, size=0, atime=(1, 0)).stat, nfs.PERM)
+        self.assertEqual(os.path.getsize(path), 0)
+        self.assertEqual(self.last(3), {"op": "setattr", "path": path, "result": "PERM", "made": "partly", "size": 0})
+
     def test_what_is_not_written(self):
         """Reading and writing, changes of times, and changes that failed."""
         made = self.user.create(self.root, b"quiet")
@@ -178,6 +196,31 @@ class Flood(Audited):
             self.assertEqual(sum(line["op"] == op and line["result"] == result for line in found if "result" in line), n)
         self.assertEqual([(line["of"], line["lines"]) for line in found if line["op"] == "left_out"],
                          [("refused mounts", 30), ("mounts over UDP", 20)])  # fmt: skip
+
+
+class FloodOfRefusals(Audited):
+    N_WRITTEN = 1000  # of refused calls, in a minute
+
+    def refuse(self, n):
+        """By a mode that a symbolic link does not take, and a time that only its owner may set: nothing is changed."""
+        for _ in range(n):
+            self.assertEqual(self.user.setattr(self.link, mode=0o777, atime=(1, 0)).stat, nfs.PERM)
+
+    def test_half_of_a_change_is_never_left_out(self):
+        path = os.path.join(self.folder, "of-another")
+        with open(path, "wb") as out:
+            os.fchmod(out.fileno(), 0o666)
+        os.symlink("x", os.path.join(self.folder, "link"))
+        fh, self.link = (self.user.lookup(self.root, name).fh for name in (b"of-another", b"link"))
+        self.refuse(self.N_WRITTEN + 50)
+        for size in range(20):
+            self.assertEqual(self.user.setattr(fh, size=size, atime=(1, 0)).stat, nfs.PERM)
+        self.daemon.stop()
+        found = [line for line in self.lines()[self.began :] if line["op"] == "setattr"]
+        self.daemon.start()  # as each test leaves it
+        self.assertEqual([line["size"] for line in found if "size" in line], list(range(20)))
+        self.assertTrue(all((line.get("made") == "partly") == ("size" in line) for line in found))
+        self.assertIn(len(found) - 20, range(self.N_WRITTEN, self.N_WRITTEN + 51))  # a minute may end in between
 
 
 class SlowDisk(Audited):

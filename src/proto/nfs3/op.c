@@ -92,6 +92,7 @@ void hf_nfs3_sync_before_reply(struct hf_nfs3_op *op, const struct hf_export *ex
 	size_t at = op->sync.files[0] ? 1 : 0;
 
 	assert(op->may_block && !op->sync.files[at]);
+	op->is_made = true;
 	if (!export->settings.async)
 		op->sync.files[at] = hf_file_ref(file);
 }
@@ -179,6 +180,7 @@ void hf_nfs3_serve(struct hf_nfs3 *nfs, struct hf_rpc_call *call, enum nfsproc3 
 	op.call = call;
 	op.proc = &procs[number];
 	op.may_block = false;
+	op.is_made = false;
 	op.stat = NFS3_OK;
 	op.begun = hf_loop_now(hf_rpc_call_loop(call));
 	op.export_id = 0;

@@ -43,7 +43,8 @@ struct hf_nfs3_op {
 	struct hf_rpc_call *call;
 	const struct hf_nfs3_proc *proc;
 	bool may_block;
-	int result; /* answer of the procedure */
+	bool is_made; /* a change was made, also if a later step or its sync failed */
+	int result;   /* answer of the procedure */
 	enum nfsstat3 stat;
 	uint64_t begun;
 	uint64_t export_id; /* of the last handle that was found; 0: none */
@@ -95,7 +96,8 @@ static inline bool hf_nfs3_must_wait(const struct hf_nfs3_op *op, int r)
  * addresses take turns, and long replies of many connections do not add up on the loop. */
 bool hf_nfs3_is_too_long_here(const struct hf_nfs3_op *op);
 
-/* Delays the reply until @file is on stable storage, unless the export is async. */
+/* Call it for each file that the call changed, also if the call fails afterwards: notes the change, and
+ * delays the reply until the file is on stable storage, unless the export is async. */
 void hf_nfs3_sync_before_reply(struct hf_nfs3_op *op, const struct hf_export *export, struct hf_file *file);
 
 struct hf_xdr_in *hf_nfs3_args(struct hf_nfs3_op *op);

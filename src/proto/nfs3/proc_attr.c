@@ -54,7 +54,7 @@ int hf_nfs3_proc_setattr(struct hf_nfs3_op *op)
 	if (stat == NFS3_OK)
 		stat = setattr_stat(hf_file_setattr(object.file, &object.caller, &set,
 						    has_guard ? &guard : NULL, &change));
-	if (stat == NFS3_OK)
+	if (stat == NFS3_OK || change.is_made)
 		hf_nfs3_sync_before_reply(op, object.export, object.file);
 	hf_nfs3_put_wcc_of(hf_nfs3_reply(op, stat, HF_WCC_DATA_LEN), &object, &change);
 	return HF_NFS3_DONE;

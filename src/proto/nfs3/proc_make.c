@@ -59,6 +59,7 @@ static void sync_made(struct hf_nfs3_op *op, const struct hf_nfs3_object *dir, s
 /* An object that was made, but could not be opened */
 static void sync_unopened(struct hf_nfs3_op *op, const struct hf_nfs3_object *dir)
 {
+	op->is_made = true;
 	if (dir->export->volume->syncs_made_with_dir)
 		hf_nfs3_sync_before_reply(op, dir->export, dir->file);
 	else if (!dir->export->settings.async)
@@ -80,9 +81,9 @@ static int make_and_reply(struct hf_nfs3_op *op, struct make *make, make_fn fn)
 		return stat;
 	if (stat == NFS3_OK)
 		stat = hf_nfsstat3_of(check_and_make(&dir, make, fn, &change, &file));
-	if (stat == NFS3_OK && file)
+	if ((stat == NFS3_OK || change.is_made) && file)
 		sync_made(op, &dir, file, &make->set);
-	else if (stat == NFS3_OK)
+	else if (stat == NFS3_OK || change.is_made)
 		sync_unopened(op, &dir);
 	out = hf_nfs3_reply(op, stat, HF_POST_OP_FH3_LEN + HF_POST_OP_ATTR_LEN + HF_WCC_DATA_LEN);
 	if (stat == NFS3_OK)

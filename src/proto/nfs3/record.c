@@ -117,10 +117,16 @@ static const char *const changes[HF_N_NFSPROC3] = {
 	[NFSPROC3_RMDIR] = "rmdir",     [NFSPROC3_RENAME] = "rename", [NFSPROC3_LINK] = "link",
 };
 
-/* Was a change made? It was if only its sync failed, whatever the reply says. */
+/* Was a change made, whatever the reply says? */
 static bool is_made(const struct hf_nfs3_op *op)
 {
-	return changes[number_of(op)] && (op->stat == NFS3_OK || op->sync.result < 0);
+	return changes[number_of(op)] && (op->stat == NFS3_OK || op->is_made);
+}
+
+/* A later step of the change failed; its sync did not. */
+static bool is_partly_made(const struct hf_nfs3_op *op)
+{
+	return is_made(op) && op->stat != NFS3_OK && op->sync.result == 0;
 }
 
 static bool is_refusal(enum nfsstat3 stat)
@@ -227,6 +233,8 @@ static void write_audit(struct hf_nfs3_op *op, const struct hf_setattr *set)
 
 	hf_audit_call_begin(&line, changes[number] ? changes[number] : lower(op->proc->name, name), op->call);
 	hf_audit_put_text(&line, "result", result_of(op), strlen(result_of(op)));
+	if (is_partly_made(op))
+		hf_audit_put_text(&line, "made", "partly", 6);
 	put_attributes(&line, set);
 	find_place(op, &place);
 	if (place.export)
