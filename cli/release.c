@@ -349,12 +349,13 @@ static int release_chosen(struct cli *cli, const json_t *clients)
 	{
 		target_of_client(target, sizeof(target), cli_text(client, "id"));
 		code = give(cli, target, &n);
-		if (code == CLI_UNREACHABLE || code == CLI_DENIED) /* so are all others */
-			return code;
 		if (code != CLI_OK && code != CLI_NOT_FOUND) /* one that is gone has nothing */
 			worst = code;
+		if (code == CLI_UNREACHABLE || code == CLI_DENIED) /* so are all others */
+			break;
 	}
-	print_released(cli, n);
+	if (i) /* an order was carried out before an error */
+		print_released(cli, n);
 	return worst;
 }
 

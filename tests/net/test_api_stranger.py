@@ -307,6 +307,25 @@ class Answers(unittest.TestCase):
             self.api.set("GET", "/api/v1/reservations", 200, {"reservations": [{**LOCK, "mode": mode}]})
             self.assertIn(f"read+write  {shown}", self.run_cli("reservations").stdout.decode())
 
+    def test_a_server_that_goes_while_clients_are_released(self):
+        """What was released before is said; nothing, if it was the first order."""
+        clients = [{**CLIENT, "id": f"nlm:a:{name}"} for name in "xyz"]
+        self.api.set("GET", "/api/v1/clients", 200, {"clients": clients, "next": None})
+        for gone, code in ((b"", UNREACHABLE), (REFUSED, DENIED)):
+            for words, said in (((), b"3 locks released.\n"), (("--json",), b'"locks_released": 3')):
+                with self.subTest(code=code, words=words):
+                    self.api.set("DELETE", "/api/v1/clients/nlm:a:x", 200, {"locks_released": 3})
+                    self.api.set("DELETE", "/api/v1/clients/nlm:a:y", 401, gone)
+                    done = self.run_cli(*words, "release", "--yes", "--silent-for", "1")
+                    self.assertEqual(done.returncode, code)
+                    self.assertIn(said, done.stdout)
+                    self.api.set("DELETE", "/api/v1/clients/nlm:a:x", 401, gone)
+                    done = self.run_cli(*words, "release", "--yes", "--silent-for", "1")
+                    self.assertEqual(done.returncode, code)
+                    self.assertNotIn(b"locks released", done.stdout)
+                    self.assertNotIn(b"locks_released", done.stdout)
+        self.assertNotIn(("DELETE", "/api/v1/clients/nlm:a:z"), self.api.calls)
+
     def test_errors(self):
         self.api.set("GET", "/api/v1/status", 500, {"error": {"message": HOSTILE}})
         self.assertEqual(self.run_cli("status").returncode, FAILED)
