@@ -6,7 +6,7 @@
 
 #include "cli/cli.h"
 
-#define MAX_PAGES 10000 /* of a list, with 1,000 rows each */
+#define MAX_PAGES 10000 /* of a list, with up to 1,000 rows each */
 
 void cli_escape(char *out, size_t size, const char *text)
 {

@@ -293,6 +293,8 @@ void hf_api_fail(struct hf_api_request *request, unsigned int code, const char *
 /* Memory that lives as long as the request. NULL: none left, and the request has failed. */
 char *hf_api_copy(struct hf_api_request *request, const void *data, size_t len);
 void *hf_api_add_row(struct hf_api_request *request, size_t size);
+/* For one more row with the longest texts; always for the first. */
+bool hf_api_has_room_for_row(const struct hf_api_request *request);
 bool hf_api_has_room(const struct hf_api_request *request); /* for optional data */
 
 /* look.c, look_lists.c: on the loop */

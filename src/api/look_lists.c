@@ -83,7 +83,8 @@ static bool is_client_wanted(const struct hf_api_request *request, const struct 
 /* true: the page is full; the next page continues after the last row. */
 static bool is_page_full(struct hf_api_request *request)
 {
-	request->has_next = request->n_rows == request->limit || request->n_scanned >= HF_API_MAX_SCAN;
+	request->has_next = request->n_rows == request->limit || request->n_scanned >= HF_API_MAX_SCAN ||
+			    !hf_api_has_room_for_row(request);
 	return request->has_next;
 }
 
@@ -221,7 +222,7 @@ static size_t find_blockers(struct hf_api_request *request, struct hf_api_lock_r
 	if (hf_lock_test(locks, &waiter->who, waiter->range, waiter->mode, &lock) != HF_LOCK_E_CONFLICT)
 		return 0;
 	add_holder(request, row, &lock);
-	while (n < HF_API_SLICE && row->n_blockers < HF_API_MAX_BLOCKERS && hf_api_has_room(request) &&
+	while (n < HF_API_SLICE && row->n_blockers < HF_API_MAX_BLOCKERS &&
 	       hf_lock_next_lock(locks, &scope, &cursor, &lock)) {
 		if (is_in_the_way(&lock, waiter))
 			add_holder(request, row, &lock);

@@ -7,7 +7,9 @@
 #include "api/internal.h"
 
 #define BLOCK_SIZE 16384
-#define MAX_MEMORY (8 << 20) /* enough for a page of 1,000 rows with the longest names */
+#define MAX_MEMORY (8 << 20)
+#define MAX_ROWS   (MAX_MEMORY / 4) /* for the texts of a page's rows: a client chooses how long they are */
+#define MAX_USED   (MAX_MEMORY / 16 * 15) /* then each of 1,000 rows can have the longest path */
 
 struct hf_api_block {
 	struct hf_api_block *next;
@@ -108,9 +110,14 @@ void *hf_api_add_row(struct hf_api_request *request, size_t size)
 	return row;
 }
 
+bool hf_api_has_room_for_row(const struct hf_api_request *request)
+{
+	return !request->n_rows || !request->memory || request->memory->total < MAX_ROWS;
+}
+
 bool hf_api_has_room(const struct hf_api_request *request)
 {
-	return !request->memory || request->memory->total < MAX_MEMORY / 2;
+	return !request->memory || request->memory->total < MAX_USED;
 }
 
 /* Parameters */

@@ -22,6 +22,7 @@ sys.path.append(os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "
 # pylint: disable=wrong-import-position
 import nfs
 import nlm
+from commandline import CliPlay
 from play import Play, main
 from rest import Rest
 
@@ -178,6 +179,44 @@ class Shows(RestPlay):
         self.assertGreater(pages, 6)
         for lock in locks[1:]:
             self.assertEqual(seen.count(self.owner_of(lock)), 1, "exactly once")
+
+
+class LongNames(CliPlay, RestPlay):
+    n_hosts = 2
+    LONGEST = 1024  # of a name and of an owner handle
+
+    def longest(self, host, i, **more):
+        return self.lock_of(host, name=host.name[0] * self.LONGEST, oh=b"%04d" % i * (self.LONGEST // 4), svid=i, **more)
+
+    def pages_of(self, name):
+        pages, cursor = [], ""
+        while cursor is not None:
+            answer = self.rest.get(f"/api/v1/{name}?limit=1000" + (f"&cursor={quote(cursor)}" if cursor else ""))
+            self.assertEqual(answer.status, 200, answer.json)
+            pages.append(answer.json[name])
+            cursor = answer.json["next"]
+        return pages
+
+    def test_long_rows_make_short_pages(self):
+        """A client chooses the names, and so the length of a row. The list of waiters is there all the same, and complete."""
+        readers = [self.longest(self.a, i, exclusive=False) for i in range(1, 9)]
+        waiters = [self.longest(self.b, i, block=True) for i in range(1, 701)]
+        for lock in readers:
+            self.assert_granted(self.a, lock)
+        for at in range(0, len(waiters), 50):
+            answers = self.b.ask_together([(nlm.LOCK, lock) for lock in waiters[at : at + 50]])
+            self.assertEqual(set(answers), {nlm.S_BLOCKED})
+        pages = self.pages_of("waiters")
+        self.assertGreater(len(pages), 1)
+        self.assertTrue(all(pages), "no page is empty")
+        shown = [waiter["owner"] for page in pages for waiter in page]
+        self.assertEqual(sorted(shown), sorted(map(self.owner_of, waiters)))
+        in_the_way = sorted(map(self.owner_of, readers))
+        for page in pages:
+            for waiter in page:
+                self.assertEqual(sorted(waiter["blocked_by"]), in_the_way)
+        listed = json.loads(self.run_cli("--json", "waiters").stdout)
+        self.assertEqual(sorted(waiter["owner"] for waiter in listed), sorted(shown))
 
 
 class Refuses(RestPlay):
