@@ -129,12 +129,20 @@ static void enlist(struct hf_rpc_connection *c, bool has_progressed)
 	hf_list_push_back(is_busy ? &lane->busy : &lane->idle, &c->link);
 }
 
+/* The event after which a read goes on. While TLS must write first, input would only wake the loop again and
+ * again. */
+static unsigned int event_of_input(const struct hf_rpc_connection *c)
+{
+	return HF_UNLIKELY(c->secure != NULL) && hf_rpc_secure_reads_by_writing(c->secure) ? HF_SOCKET_WRITE
+											   : HF_SOCKET_READ;
+}
+
 static void update_watch(struct hf_rpc_connection *c)
 {
 	unsigned int events = 0;
 
 	if (!c->is_paused)
-		events |= HF_SOCKET_READ;
+		events |= event_of_input(c);
 	if (c->out.n_bytes && !c->delay)
 		events |= HF_SOCKET_WRITE;
 	if (hf_socket_watch(c->socket, events, on_ready, c) < 0)
@@ -535,7 +543,7 @@ static void on_ready(void *user, unsigned int events)
 	if (is_waiting(c) && !(events & HF_SOCKET_WRITE))
 		update_watch(c); /* it is served soon without this event */
 	else
-		serve_events(c, (events & HF_SOCKET_READ) != 0, false);
+		serve_events(c, (events & event_of_input(c)) != 0, false);
 }
 
 /* While the connection waited, its socket was not watched. A client that hung up and left replies unread

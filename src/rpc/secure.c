@@ -241,7 +241,7 @@ enum hf_rpc_secured hf_rpc_secure_serve(struct hf_rpc_connection *c, bool is_que
 
 /* Data */
 
-/* Reading sends, too: the answer to a new key, or an alert. */
+/* Reading sends, too: the rest of an answer to a new key, or an alert. */
 ssize_t hf_rpc_secure_read(struct hf_rpc_secure *secure, void *data, size_t len)
 {
 	uint64_t n_before = hf_tls_session_count_records(secure->session);
@@ -260,6 +260,11 @@ int hf_rpc_secure_write(struct hf_rpc_secure *secure, struct hf_outqueue *queue,
 {
 	return may_send(secure->connection) ? hf_outqueue_write_tls(queue, segments, secure->session)
 					    : -ESTALE;
+}
+
+bool hf_rpc_secure_reads_by_writing(const struct hf_rpc_secure *secure)
+{
+	return secure->is_open && hf_tls_session_wants_write(secure->session);
 }
 
 /* The kernel does not tell of input that OpenSSL has read already. */

@@ -299,6 +299,8 @@ enum hf_rpc_secured hf_rpc_secure_serve(struct hf_rpc_connection *connection, bo
 ssize_t hf_rpc_secure_read(struct hf_rpc_secure *secure, void *data, size_t len);
 int hf_rpc_secure_write(struct hf_rpc_secure *secure, struct hf_outqueue *queue,
 			struct hf_segment_pool *segments);
+/* Must the socket take something before the session reads on? */
+bool hf_rpc_secure_reads_by_writing(const struct hf_rpc_secure *secure);
 /* After the connection was served: it is served again if the session has input that the kernel does not tell
  * of. */
 void hf_rpc_secure_settle(struct hf_rpc_connection *connection);

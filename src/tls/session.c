@@ -20,10 +20,10 @@ struct hf_tls_session {
 	uint64_t n_updates; /* messages that changed the client's key */
 	int error;          /* what every further read answers; 0: none */
 	char problem[96];
-	bool wants_write;
-	bool is_open;    /* the handshake is done */
-	bool is_flooded; /* by new keys */
-	bool is_drained; /* the last read took all that was complete */
+	bool wants_write; /* the handshake, or the last read */
+	bool is_open;     /* the handshake is done */
+	bool is_flooded;  /* by new keys */
+	bool is_drained;  /* the last read took all that was complete */
 };
 
 int hf_tls_session_new(struct hf_tls_session **sessionp, struct hf_tls *tls, int fd)
@@ -115,6 +115,7 @@ int hf_tls_session_handshake(struct hf_tls_session *session)
 	int r, error;
 
 	ERR_clear_error();
+	session->wants_write = false;
 	r = SSL_do_handshake(session->ssl);
 	if (r == 1) {
 		session->is_open = true;
@@ -169,7 +170,8 @@ static int fail(struct hf_tls_session *session, int error)
 	return session->error;
 }
 
-/* 1: read some; 0: the peer has ended the session; -EAGAIN: the socket has no more; or the error. */
+/* 1: read some; 0: the peer has ended the session; -EAGAIN: the socket has no more, or must first
+ * take the answer to a new key that a write began; or the error. */
 static int read_record(struct hf_tls_session *session, void *data, size_t len, size_t *np)
 {
 	uint64_t n_updates = session->n_updates;
@@ -190,7 +192,8 @@ static int read_record(struct hf_tls_session *session, void *data, size_t len, s
 			return 0;
 		if (error != SSL_ERROR_WANT_READ && error != SSL_ERROR_WANT_WRITE)
 			return fail(session, error);
-		if (n_updates == session->n_updates)
+		session->wants_write = error == SSL_ERROR_WANT_WRITE;
+		if (session->wants_write || n_updates == session->n_updates)
 			return -EAGAIN;
 		/* It was another message: there may be data behind it. */
 		n_updates = session->n_updates;
@@ -205,6 +208,7 @@ ssize_t hf_tls_session_read(struct hf_tls_session *session, void *data, size_t l
 
 	if (session->error)
 		return session->error;
+	session->wants_write = false;
 	/* With a record that has data come 32 empty ones at most. OpenSSL sees to that. */
 	for (uint64_t i = 0; total < len && HF_MAX(i, session->n_records - n_before) < HF_TLS_READ_RECORDS;
 	     i++) {

@@ -117,7 +117,8 @@ struct hf_tls_session *hf_tls_session_free(struct hf_tls_session *session);
 
 /* Goes on as far as it can: HF_TLS_DONE, -EAGAIN, or why it has ended. */
 int hf_tls_session_handshake(struct hf_tls_session *session);
-/* After -EAGAIN: does the handshake wait until it can write? Otherwise it waits for input. */
+/* After -EAGAIN of the handshake or a read: does it wait until it can write? Otherwise it waits for input. A
+ * write in between does not change the answer. */
 bool hf_tls_session_wants_write(const struct hf_tls_session *session);
 /* Why the handshake has ended, as one word for the log. */
 const char *hf_tls_session_problem(const struct hf_tls_session *session);

@@ -1,11 +1,14 @@
-/* The gate to TLS: whose handshake makes room for another, what many records cost, and what leaves without
- * the lease. */
+/* The gate to TLS: whose handshake makes room for another, what many records cost, what waits for a full
+ * socket, and what leaves without the lease. */
 #include "../test.h"
 
+#include <errno.h>
+#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <openssl/ssl.h>
@@ -172,6 +175,81 @@ static void calls_in_tiny_records_are_charged(void **state)
 	rig_stop(&rig);
 }
 
+/* A full socket */
+
+static void send_call(SSL *client, uint32_t xid, uint32_t proc)
+{
+	uint8_t call[64];
+	size_t len = rig_call_word(call + 4, xid, RIG_PROGRAM, proc, 0);
+
+	rig_put(call, 0x80000000u | (uint32_t)len);
+	assert_int_equal(SSL_write(client, call, (int)(4 + len)), 4 + len);
+}
+
+static _Atomic bool is_full;
+static _Atomic unsigned int n_refused;
+
+static bool is_servers(int fd)
+{
+	struct sockaddr_in here = { 0 };
+	socklen_t len = sizeof(here);
+
+	return getsockname(fd, (struct sockaddr *)&here, &len) == 0 && here.sin_family == AF_INET &&
+	       ntohs(here.sin_port) == rig.tcp;
+}
+
+/* In the place of libc's, for OpenSSL */
+ssize_t write(int fd, const void *data, size_t len)
+{
+	if (atomic_load(&is_full) && is_servers(fd)) {
+		atomic_fetch_add(&n_refused, 1);
+		errno = EAGAIN;
+		return -1;
+	}
+	return syscall(SYS_write, fd, data, len);
+}
+
+static bool was_refused_often(void *arg)
+{
+	return atomic_load(&n_refused) >= 20;
+}
+
+/* One read takes some of the calls. The first reply begins with the answer to the new key. While the socket
+ * does not take it, OpenSSL does not give the other calls, and has them already: the kernel does not tell of
+ * them. */
+static void calls_behind_a_new_key_are_served_when_the_socket_takes_more(void **state)
+{
+	const uint32_t n_calls = HF_TLS_READ_RECORDS + 36;
+	struct timeval patience = { .tv_sec = 20 };
+	BIO *held = BIO_new(BIO_s_mem());
+	uint8_t reply[64];
+	SSL *client;
+	char *data;
+	long len;
+	int fd;
+
+	start(6, 4);
+	fd = ask(NULL);
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	client = secure(fd);
+	atomic_store(&is_full, true);
+	SSL_set0_wbio(client, held);
+	assert_int_equal(SSL_key_update(client, SSL_KEY_UPDATE_REQUESTED), 1);
+	for (uint32_t i = 0; i < n_calls; i++)
+		send_call(client, i, RIG_WORK);
+	len = BIO_get_mem_data(held, &data);
+	rig_send_all(fd, data, (size_t)len);
+	rig_wait(was_refused_often, NULL, "the socket refuses the answer to the new key");
+	atomic_store(&is_full, false);
+	for (uint32_t i = 0; i < n_calls; i++) {
+		assert_int_equal(SSL_read(client, reply, 28), 28);
+		assert_int_equal(rig_get(reply + 4), i);
+	}
+	SSL_free(client);
+	close(fd);
+	rig_stop(&rig);
+}
+
 /* The lease */
 
 static void use_lease(struct rig *of, void *arg)
@@ -189,15 +267,6 @@ static void start_with_lease(void)
 static void end_lease(void)
 {
 	hf_lease_set(&lease, 1, 1);
-}
-
-static void send_call(SSL *client, uint32_t xid, uint32_t proc)
-{
-	uint8_t call[64];
-	size_t len = rig_call_word(call + 4, xid, RIG_PROGRAM, proc, 0);
-
-	rig_put(call, 0x80000000u | (uint32_t)len);
-	assert_int_equal(SSL_write(client, call, (int)(4 + len)), 4 + len);
 }
 
 /* A session with a server that has the lease, and has answered a call */
@@ -277,6 +346,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_address_with_the_most_makes_room),
 		cmocka_unit_test(calls_in_tiny_records_are_charged),
+		cmocka_unit_test(calls_behind_a_new_key_are_served_when_the_socket_takes_more),
 		cmocka_unit_test(a_reply_does_not_leave_without_the_lease),
 		cmocka_unit_test(the_answer_to_a_new_key_does_not_leave_without_the_lease),
 		cmocka_unit_test(no_handshake_is_answered_without_the_lease),

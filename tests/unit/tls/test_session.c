@@ -428,6 +428,81 @@ static void a_client_may_change_its_key(void **state)
 	close_bed(&bed);
 }
 
+/* From now on the client's records gather in the memory that is returned. */
+static BIO *hold_back(struct bed *bed)
+{
+	BIO *held = BIO_new(BIO_s_mem());
+
+	SSL_set0_wbio(bed->client, held);
+	return held;
+}
+
+static size_t fill_socket(struct bed *bed)
+{
+	static const uint8_t zeros[4096];
+	size_t n_filled = 0;
+	ssize_t n;
+
+	while ((n = send(bed->fds[0], zeros, sizeof(zeros), 0)) > 0)
+		n_filled += (size_t)n;
+	return n_filled;
+}
+
+static void empty_socket(struct bed *bed, size_t n_filled)
+{
+	uint8_t zeros[4096];
+
+	while (n_filled) {
+		ssize_t n = recv(bed->fds[1], zeros, HF_MIN(n_filled, sizeof(zeros)), 0);
+
+		assert_true(n > 0);
+		n_filled -= (size_t)n;
+	}
+}
+
+/* A write begins with the answer to a new key. While the socket does not take it, OpenSSL reads nothing, not
+ * even what came with the new key. */
+static void a_read_waits_for_the_answer_to_a_new_key(void **state)
+{
+	struct iovec iov = { (void *)(uintptr_t) "reply", 5 };
+	uint8_t got[100];
+	size_t n_filled;
+	struct bed bed;
+	BIO *held;
+	char *data;
+	long len;
+
+	open_bed(&bed);
+	for (int writes_first = 0; writes_first < 2; writes_first++) {
+		assert_int_equal(shake_hands(&bed), HF_TLS_DONE);
+		assert_false(hf_tls_session_wants_write(bed.session));
+		n_filled = fill_socket(&bed);
+		held = hold_back(&bed);
+		change_key(&bed, SSL_KEY_UPDATE_REQUESTED);
+		assert_int_equal(SSL_write(bed.client, "call", 4), 4);
+		assert_int_equal(SSL_write(bed.client, "more", 4), 4);
+		len = BIO_get_mem_data(held, &data);
+		assert_int_equal(send(bed.fds[1], data, (size_t)len, 0), len);
+		assert_int_equal(hf_tls_session_read(bed.session, got, 4), 4);
+		assert_false(hf_tls_session_wants_write(bed.session));
+		assert_true(hf_tls_session_has_input(bed.session));
+		assert_int_equal(hf_tls_session_write(bed.session, &iov, 1), -EAGAIN);
+		assert_int_equal(hf_tls_session_read(bed.session, got, 4), -EAGAIN);
+		assert_true(hf_tls_session_wants_write(bed.session));
+		assert_false(hf_tls_session_has_input(bed.session)); /* else it would be read again at once */
+		empty_socket(&bed, n_filled);
+		if (writes_first)
+			assert_int_equal(hf_tls_session_write(bed.session, &iov, 1), 5);
+		assert_int_equal(hf_tls_session_read(bed.session, got, 4), 4);
+		assert_memory_equal(got, "more", 4);
+		assert_false(hf_tls_session_wants_write(bed.session));
+		if (!writes_first)
+			assert_int_equal(hf_tls_session_write(bed.session, &iov, 1), 5);
+		assert_int_equal(SSL_read(bed.client, got, sizeof(got)), 5);
+	}
+	close_bed(&bed);
+}
+
 /* What a client that sends data all the time may do for days. */
 static void a_client_may_change_its_key_with_its_data(void **state)
 {
@@ -647,6 +722,7 @@ int main(void)
 		cmocka_unit_test(clear_text_is_an_error),
 		cmocka_unit_test(the_server_announces_its_end),
 		cmocka_unit_test(a_client_may_change_its_key),
+		cmocka_unit_test(a_read_waits_for_the_answer_to_a_new_key),
 		cmocka_unit_test(a_client_may_change_its_key_with_its_data),
 		cmocka_unit_test(a_flood_of_new_keys_ends_the_session),
 		cmocka_unit_test(a_flood_of_new_keys_between_data_ends_the_session),
