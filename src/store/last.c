@@ -47,13 +47,14 @@ static uint64_t key_of(const uint8_t *bytes, struct hf_bytes name)
 	return 0;
 }
 
+/* A peer can choose a name whose key is that of another name, or of a lock. */
 static struct hf_last *find(const struct hf_last_table *table, uint64_t key, struct hf_bytes name)
 {
 	size_t mask = table->n_slots - 1;
 	size_t i = key & mask;
 
-	while (table->slots[i].key && (table->slots[i].key != key ||
-				       (name.len && !hf_bytes_equal(name_of(table->slots[i].record), name))))
+	while (table->slots[i].key &&
+	       (table->slots[i].key != key || !hf_bytes_equal(name_of(table->slots[i].record), name)))
 		i = (i + 1) & mask;
 	return &table->slots[i];
 }
