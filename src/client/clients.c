@@ -4,11 +4,17 @@
  * share an address, so a list connects those of one address. Only a function that needs all of
  * them walks it. Thousands may share a name, too, so the index by name is a
  * tree: a client leaves it in a time that does not grow with the clients of its name.
+ *
+ * A link-local address belongs to an interface. The kernel gives an interface another number when
+ * it is made again; the name stays. So the id has the name, the hashes leave the number out, and
+ * an address with an unknown number is searched for by the name. A stored client whose interface
+ * is not there has a number that no interface has, until the interface is back.
  */
 #include "client/clients.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,6 +25,8 @@
 
 #define SWEEP_NS (10 * HF_NS_PER_S)
 #define QUIET_S  60
+
+#define ABSENT (UINT32_C(1) << 31) /* the kernel's numbers of interfaces are positive ints */
 
 static struct hf_client *client_of(struct hf_rb_node *node)
 {
@@ -65,7 +73,7 @@ static struct hf_addr host_of(const struct hf_addr *address)
 
 static uint64_t hash_address(const struct hf_clients *clients, const struct hf_addr *host)
 {
-	return hf_siphash(&clients->options.key, host, sizeof(*host));
+	return hf_siphash(&clients->options.key, host->ip, sizeof(host->ip));
 }
 
 static uint64_t hash_key(const struct hf_clients *clients, const struct hf_addr *host, struct hf_bytes name)
@@ -86,6 +94,31 @@ static char *make_id(const char *protocol, const struct hf_addr *address, struct
 	return id;
 }
 
+/* The name in @id, which is "protocol:address:name"; NULL: @id is not of this address. Sets @interface if the
+ * address has one; interfaces have no colon in their names. */
+static const char *split_id(const char *protocol, const struct hf_addr *address, const char *id,
+			    char interface[IF_NAMESIZE])
+{
+	char prefix[HF_ADDR_TEXT + 40], text[HF_ADDR_TEXT];
+	struct hf_addr bare = host_of(address);
+	int n;
+
+	bare.scope = 0;
+	n = snprintf(prefix, sizeof(prefix), "%s:%s", protocol, hf_addr_format(&bare, text, sizeof(text)));
+	if (n < 0 || strncmp(id, prefix, (size_t)n) != 0)
+		return NULL;
+	id += n;
+	if (*id == '%') {
+		size_t len = strcspn(++id, ":");
+
+		if (len == 0 || len >= IF_NAMESIZE)
+			return NULL;
+		snprintf(interface, IF_NAMESIZE, "%.*s", (int)len, id);
+		id += len;
+	}
+	return *id == ':' ? id + 1 : NULL;
+}
+
 /* Finding */
 
 struct hf_client *hf_clients_find_id(struct hf_clients *clients, struct hf_bytes id)
@@ -99,31 +132,90 @@ struct hf_client *hf_clients_find_id(struct hf_clients *clients, struct hf_bytes
 	return NULL;
 }
 
-struct hf_client *hf_clients_find(struct hf_clients *clients, const char *protocol,
-				  const struct hf_addr *address, struct hf_bytes name)
+static uint32_t number_of(const struct hf_clients *clients, const char *interface)
 {
-	struct hf_addr host = host_of(address);
+	uint32_t number = if_nametoindex(interface);
 
-	hf_hash_for_each(node, &clients->by_key, hash_key(clients, &host, name)) {
+	return number ? number
+		      : ABSENT | (uint32_t)hf_siphash(&clients->options.key, interface, strlen(interface));
+}
+
+static void set_number(struct hf_clients_host *host, uint32_t number)
+{
+	if (host->address.scope == number)
+		return;
+	host->address.scope = number;
+	hf_list_for_each(pos, &host->clients) {
+		struct hf_client *client = hf_list_entry(pos, struct hf_client, host_link);
+
+		client->address.scope = number;
+		if (client->local.scope)
+			client->local.scope = number;
+	}
+}
+
+/* The interface of @address had another number when the host was met. */
+static struct hf_clients_host *renumbered_host(const struct hf_clients *clients,
+					       const struct hf_addr *address)
+{
+	struct hf_addr same = *address;
+	char name[IF_NAMESIZE];
+
+	if (!address->scope || !if_indextoname(address->scope, name))
+		return NULL;
+	hf_hash_for_each(node, &clients->hosts, hash_address(clients, address)) {
+		struct hf_clients_host *host = hf_container_of(node, struct hf_clients_host, node);
+
+		same.scope = host->address.scope;
+		if (!hf_addr_equal(&host->address, &same) || strcmp(host->interface, name) != 0)
+			continue;
+		set_number(host, address->scope);
+		return host;
+	}
+	return NULL;
+}
+
+static struct hf_clients_host *find_host(const struct hf_clients *clients, const struct hf_addr *address)
+{
+	hf_hash_for_each(node, &clients->hosts, hash_address(clients, address)) {
+		struct hf_clients_host *host = hf_container_of(node, struct hf_clients_host, node);
+
+		if (hf_addr_equal(&host->address, address))
+			return host;
+	}
+	return renumbered_host(clients, address);
+}
+
+static struct hf_client *find_key(struct hf_clients *clients, const char *protocol,
+				  const struct hf_addr *host, struct hf_bytes name)
+{
+	hf_hash_for_each(node, &clients->by_key, hash_key(clients, host, name)) {
 		struct hf_client *client = hf_container_of(node, struct hf_client, by_key);
 
-		if (strcmp(client->protocol, protocol) == 0 && hf_addr_equal(&client->address, &host) &&
+		if (strcmp(client->protocol, protocol) == 0 && hf_addr_equal(&client->address, host) &&
 		    hf_bytes_equal(hf_client_name(client), name))
 			return hf_client_ref(client);
 	}
 	return NULL;
 }
 
-static struct hf_clients_host *find_host(const struct hf_clients *clients, const struct hf_addr *address,
-					 uint64_t hash)
+struct hf_client *hf_clients_find(struct hf_clients *clients, const char *protocol,
+				  const struct hf_addr *address, struct hf_bytes name)
 {
-	hf_hash_for_each(node, &clients->hosts, hash) {
-		struct hf_clients_host *host = hf_container_of(node, struct hf_clients_host, node);
+	struct hf_addr host = host_of(address);
+	struct hf_client *client = find_key(clients, protocol, &host, name);
 
-		if (hf_addr_equal(&host->address, address))
-			return host;
-	}
-	return NULL;
+	if (!client && renumbered_host(clients, &host))
+		client = find_key(clients, protocol, &host, name);
+	return client;
+}
+
+void hf_client_renumber(struct hf_client *client)
+{
+	struct hf_clients_host *host = client->host;
+
+	if (host->interface[0])
+		set_number(host, number_of(client->clients, host->interface));
 }
 
 bool hf_client_is_alone(const struct hf_client *client)
@@ -148,8 +240,7 @@ struct hf_client *hf_clients_next_at(struct hf_clients *clients, const struct hf
 				     struct hf_client *after)
 {
 	struct hf_addr wanted = host_of(address);
-	struct hf_clients_host *host =
-		after ? after->host : find_host(clients, &wanted, hash_address(clients, &wanted));
+	struct hf_clients_host *host = after ? after->host : find_host(clients, &wanted);
 	struct hf_client *found = NULL;
 	struct hf_link *next;
 
@@ -235,8 +326,7 @@ static void on_window_end(struct hf_timer *timer)
 
 static struct hf_clients_host *get_host(struct hf_clients *clients, const struct hf_addr *address)
 {
-	uint64_t hash = hash_address(clients, address);
-	struct hf_clients_host *host = find_host(clients, address, hash);
+	struct hf_clients_host *host = find_host(clients, address);
 
 	if (host)
 		return host;
@@ -246,7 +336,7 @@ static struct hf_clients_host *get_host(struct hf_clients *clients, const struct
 	host->address = *address;
 	hf_list_init(&host->clients);
 	hf_places_init_host(host);
-	hf_hashtable_insert(&clients->hosts, &host->node, hash);
+	hf_hashtable_insert(&clients->hosts, &host->node, hash_address(clients, address));
 	return host;
 }
 
@@ -270,8 +360,9 @@ static void insert_by_name(struct hf_clients *clients, struct hf_client *client)
 	hf_rb_insert(&clients->by_name, &client->by_name, parent, link, NULL);
 }
 
+/* @id: of a stored client. */
 static struct hf_client *client_new(struct hf_clients *clients, const char *protocol,
-				    const struct hf_addr *address, struct hf_bytes name)
+				    const struct hf_addr *address, struct hf_bytes name, const char *id)
 {
 	const struct hf_clients_options *options = &clients->options;
 	struct hf_client *client = calloc(1, sizeof(*client) + options->recovery_size);
@@ -283,7 +374,7 @@ static struct hf_client *client_new(struct hf_clients *clients, const char *prot
 	client->address = host_of(address);
 	client->name = strndup((const char *)name.data, name.len);
 	client->name_len = name.len;
-	client->id = make_id(protocol, &client->address, name);
+	client->id = id ? strdup(id) : make_id(protocol, &client->address, name);
 	client->host = get_host(clients, &client->address);
 	if (!client->name || !client->id || !client->host) {
 		if (client->host)
@@ -291,6 +382,7 @@ static struct hf_client *client_new(struct hf_clients *clients, const char *prot
 		client_free(client);
 		return NULL;
 	}
+	(void)split_id(protocol, &client->address, client->id, client->host->interface);
 	client->serial = ++clients->serial;
 	client->met_at = hf_loop_now(clients->options.loop);
 	client->recovery = (struct hf_recovery_client *)(client + 1);
@@ -321,7 +413,30 @@ int hf_clients_get(struct hf_client **clientp, struct hf_clients *clients, const
 		return -EINVAL;
 	client = hf_clients_find(clients, protocol, address, name);
 	if (!client) {
-		client = client_new(clients, protocol, address, name);
+		client = client_new(clients, protocol, address, name, NULL);
+		if (!client)
+			return hf_trace(-ENOMEM);
+		hf_client_ref(client);
+	}
+	*clientp = client;
+	return 0;
+}
+
+int hf_clients_get_stored(struct hf_client **clientp, struct hf_clients *clients, const char *protocol,
+			  const struct hf_addr *address, const char *id)
+{
+	struct hf_addr host = host_of(address);
+	char interface[IF_NAMESIZE] = "";
+	const char *name = split_id(protocol, address, id, interface);
+	struct hf_client *client;
+
+	if (!name || !hf_client_name_is_good(hf_bytes_of_str(name)))
+		return -EINVAL;
+	if (interface[0])
+		host.scope = number_of(clients, interface);
+	client = find_key(clients, protocol, &host, hf_bytes_of_str(name));
+	if (!client) {
+		client = client_new(clients, protocol, &host, hf_bytes_of_str(name), id);
 		if (!client)
 			return hf_trace(-ENOMEM);
 		hf_client_ref(client);

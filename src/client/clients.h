@@ -1,6 +1,8 @@
 /* The inside of src/client: the set of all clients and its indexes. */
 #pragma once
 
+#include <net/if.h>
+
 #include "base/log.h"
 #include "client/client.h"
 
@@ -32,6 +34,7 @@ enum hf_clients_standing {
 struct hf_clients_host {
 	struct hf_hash_node node;
 	struct hf_addr address;
+	char interface[IF_NAMESIZE]; /* of a link-local address, if its name is known */
 	struct hf_list clients;
 	size_t n_registered;
 	size_t n_by_answer; /* of them */

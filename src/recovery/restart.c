@@ -29,7 +29,6 @@
  * server does not start.
  */
 #include <errno.h>
-#include <net/if.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -121,48 +120,13 @@ static const char *find_protocol(struct loading *loading, struct hf_bytes name)
 
 /* Clients */
 
-/* An id is "protocol:address:name"; this cuts off the name, given the rest. */
-static bool name_in_id(struct hf_bytes id, const char *protocol, const struct hf_addr *address,
-		       struct hf_bytes *namep)
-{
-	char prefix[HF_ADDR_TEXT + 40], text[HF_ADDR_TEXT];
-	int n = snprintf(prefix, sizeof(prefix), "%s:%s:", protocol,
-			 hf_addr_format(address, text, sizeof(text)));
-
-	if (n < 0 || (uint32_t)n >= id.len || memcmp(id.data, prefix, (size_t)n) != 0)
-		return false;
-	*namep = hf_bytes_of(id.data + n, id.len - (uint32_t)n);
-	return true;
-}
-
-/* The kernel numbers its interfaces anew, at a boot for instance. The id of a link-local address has the name
- * of its interface, which stays. It has no colon. */
-static void renumber(struct hf_store_client *fact)
-{
-	const char *id = (const char *)fact->id.data, *end;
-	const char *name = memchr(id, '%', fact->id.len);
-	char text[IF_NAMESIZE];
-	unsigned int number;
-
-	if (!fact->address.scope || !name++)
-		return;
-	end = memchr(name, ':', fact->id.len - (size_t)(name - id));
-	if (!end || (size_t)(end - name) >= sizeof(text))
-		return;
-	snprintf(text, sizeof(text), "%.*s", (int)(end - name), name);
-	number = if_nametoindex(text);
-	if (!number)
-		return;
-	fact->address.scope = number;
-	if (fact->local.scope)
-		fact->local.scope = number;
-}
-
 static int restore_client(struct hf_client *client, const struct hf_store_client *fact)
 {
 	int r = 0;
 
 	client->local = fact->local;
+	if (client->local.scope)
+		client->local.scope = client->address.scope;
 	client->sm_state = fact->sm_state;
 	client->is_state_proven = !fact->is_state_unproven;
 	client->is_privileged = fact->is_privileged;
@@ -182,60 +146,73 @@ static int restore_client(struct hf_client *client, const struct hf_store_client
 	return r;
 }
 
-static int load_client(void *user, const struct hf_store_client *stored)
+/* False: it is empty or too long, or has a NUL. */
+static bool copy_id(char text[HF_STORE_MAX_ID + 1], struct hf_bytes id)
+{
+	if (id.len == 0 || id.len > HF_STORE_MAX_ID || memchr(id.data, '\0', id.len))
+		return false;
+	memcpy(text, id.data, id.len);
+	text[id.len] = '\0';
+	return true;
+}
+
+static int load_client(void *user, const struct hf_store_client *fact)
 {
 	struct loading *loading = user;
-	struct hf_store_client fact = *stored;
-	const char *protocol = find_protocol(loading, fact.protocol);
+	const char *protocol = find_protocol(loading, fact->protocol);
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
-	struct hf_bytes name;
-	char quoted[128];
+	char id[HF_STORE_MAX_ID + 1], quoted[128];
 	int r = -EINVAL;
 
-	renumber(&fact);
-	if (protocol && name_in_id(fact.id, protocol, &fact.address, &name))
-		r = hf_clients_get(&client, loading->recovery->clients, protocol, &fact.address, name);
+	if (protocol && copy_id(id, fact->id))
+		r = hf_clients_get_stored(&client, loading->recovery->clients, protocol, &fact->address, id);
 	if (r == -EINVAL) {
 		hf_log_warn("left out a stored registration that is not valid", "id=%s",
-			    hf_log_quote(quoted, sizeof(quoted), fact.id.data, fact.id.len));
+			    hf_log_quote(quoted, sizeof(quoted), fact->id.data, fact->id.len));
 		return 0;
 	}
 	if (r == 0)
-		r = restore_client(client, &fact);
+		r = restore_client(client, fact);
 	loading->n_clients++;
 	return r;
+}
+
+/* An address of @len bytes, without its interface, which may not be there. */
+static bool parse_address(struct hf_addr *address, const char *text, size_t len)
+{
+	char bare[HF_ADDR_TEXT];
+
+	len = HF_MIN(len, strcspn(text, "%"));
+	if (len >= sizeof(bare))
+		return false;
+	memcpy(bare, text, len);
+	bare[len] = '\0';
+	return hf_addr_parse(address, bare);
 }
 
 /* The client of a lock that is not registered, as its id names it. An IPv6 address has colons, a host's
  * name as a rule has none: the last colon with an address before it divides. */
 static int make_client(struct loading *loading, struct hf_bytes id, struct hf_client **clientp)
 {
-	char text[HF_STORE_MAX_ID + 1], *address, *divide;
+	char text[HF_STORE_MAX_ID + 1];
+	const char *address, *divide, *protocol;
 	struct hf_addr parsed;
-	const char *protocol;
 	int r;
 
-	if (id.len == 0 || id.len > HF_STORE_MAX_ID)
+	if (!copy_id(text, id))
 		return -EINVAL;
-	memcpy(text, id.data, id.len);
-	text[id.len] = '\0';
 	address = strchr(text, ':');
 	if (!address)
 		return -EINVAL;
-	*address++ = '\0';
-	protocol = find_protocol(loading, hf_bytes_of_str(text));
+	protocol = find_protocol(loading, hf_bytes_of(text, (uint32_t)(address - text)));
+	address++;
 	for (divide = text + id.len; protocol && divide > address; divide--) {
-		if (*divide != ':')
+		if (*divide != ':' || !parse_address(&parsed, address, (size_t)(divide - address)))
 			continue;
-		*divide = '\0';
-		if (hf_addr_parse(&parsed, address)) {
-			r = hf_clients_get(clientp, loading->recovery->clients, protocol, &parsed,
-					   hf_bytes_of_str(divide + 1));
-			if (r == 0)
-				loading->n_unknown++;
-			return r;
-		}
-		*divide = ':';
+		r = hf_clients_get_stored(clientp, loading->recovery->clients, protocol, &parsed, text);
+		if (r == 0)
+			loading->n_unknown++;
+		return r;
 	}
 	return -EINVAL;
 }

@@ -39,12 +39,12 @@ class LinkLocal(Recovering):
         with host:
             return socket.if_nametoindex(LINK)
 
-    def lock_over_link(self):
+    def lock_over_link(self, **how):
         client = self.network.clients[0]
         number = self.number(client)
         caller = TcpCaller((HERE, 2049, 0, number), (THERE, 0, 0, number), client)
         self.addCleanup(caller.close)
-        args = self.lock_of(self.a, 0, 10).args(nlm.LOCK)
+        args = self.lock_of(self.a, 0, 10, **how).args(nlm.LOCK)
         return nlm.res_of(nlm.LOCK, exchange(caller, call_message(nlm.PROGRAM, 4, nlm.LOCK, args)), 4).stat
 
     def ids(self):
@@ -73,6 +73,42 @@ class LinkLocal(Recovering):
         self.daemon.start()
         self.until_all_are_told()
         self.assertTrue(self.a.told.matching())
+        self.assertEqual(self.ids(), [f"nlm:{THERE}%{LINK}:{self.a.name}"])
+
+    def start_without_the_link(self):
+        """The server cannot reach the client. Grace lasts."""
+        self.daemon.crash()
+        self.network.server.batch([f"link del {LINK}"])
+        self.log_restarted = len(self.daemon.log)
+        self.daemon.start()
+        self.until_all_are_told("told of our restart; the unreachable ones")
+        self.assertEqual(self.ids(), [f"nlm:{THERE}%{LINK}:{self.a.name}"])
+        self.assertNotIn("cannot be true", self.log)
+
+    def test_told_when_the_interface_is_back_at_the_next_start(self):
+        self.assertEqual(self.lock_over_link(), nlm.S_GRANTED)
+        self.start_without_the_link()
+        self.daemon.stop()
+        self.make_link()
+        self.log_restarted = len(self.daemon.log)
+        self.daemon.start()
+        self.until_all_are_told()
+        self.assertTrue(self.a.told.matching())
+        self.assertEqual(self.lock_over_link(reclaim=True), nlm.S_GRANTED)
+
+    def test_told_when_the_interface_is_back(self):
+        self.assertEqual(self.lock_over_link(), nlm.S_GRANTED)
+        self.start_without_the_link()
+        self.make_link()
+        self.a.told.wait(1)
+        self.assertEqual(self.lock_over_link(reclaim=True), nlm.S_GRANTED)
+        self.assertEqual(self.ids(), [f"nlm:{THERE}%{LINK}:{self.a.name}"])
+
+    def test_a_call_over_the_interface_that_is_back(self):
+        self.assertEqual(self.lock_over_link(), nlm.S_GRANTED)
+        self.start_without_the_link()
+        self.make_link()
+        self.assertEqual(self.lock_over_link(reclaim=True), nlm.S_GRANTED)
         self.assertEqual(self.ids(), [f"nlm:{THERE}%{LINK}:{self.a.name}"])
 
     def test_reload_of_a_link_local_address(self):

@@ -285,6 +285,7 @@ static int tell(void *user, struct hf_client *client, int32_t our_state, uint64_
 	if (!telling)
 		return hf_trace(-ENOMEM);
 	telling->nsm = nsm;
+	hf_client_renumber(client);
 	telling->client = hf_client_ref(client);
 	telling->remote = client->address;
 	hf_timer_init(&telling->timer, nsm->options.loop, on_late);

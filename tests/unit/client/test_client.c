@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "client/client.h"
+#include "client/clients.h"
 #include "client/host_name.h"
 #include "tls/tls.h"
 
@@ -93,6 +93,19 @@ static struct hf_client *get(const char *protocol, const char *address, const ch
 
 	assert_true(hf_addr_parse(&addr, address));
 	assert_int_equal(hf_clients_get(&client, rig.clients, protocol, &addr, hf_bytes_of_str(name)), 0);
+	return client;
+}
+
+/* One that was stored: at fe80::2, with the interface's number at that time. */
+static struct hf_client *get_stored(const char *id, uint32_t scope)
+{
+	struct hf_client *client = NULL;
+	struct hf_addr addr;
+
+	assert_true(hf_addr_parse(&addr, "fe80::2"));
+	addr.scope = scope;
+	assert_int_equal(hf_clients_get_stored(&client, rig.clients, "nlm", &addr, id), 0);
+	assert_string_equal(client->id, id);
 	return client;
 }
 
@@ -695,6 +708,74 @@ static void test_refused_calls(void **state)
 	hf_client_unref(client);
 }
 
+static void test_stored_clients_of_interfaces_that_are_not_there(void **state)
+{
+	struct hf_client *first = get_stored("nlm:fe80::2%gone1:host", 7);
+	struct hf_client *second = get_stored("nlm:fe80::2%gone2:host", 7);
+	struct hf_client *other = get_stored("nlm:fe80::2%gone1:other", 7);
+
+	assert_ptr_not_equal(first, second);
+	assert_string_equal(first->name, "host");
+	assert_false(hf_addr_equal(&first->address, &second->address));
+	assert_true(hf_addr_equal(&first->address, &other->address));
+	assert_true(hf_client_is_alone(second));
+	assert_false(hf_client_is_alone(first));
+	hf_client_unref(first);
+	hf_client_unref(second);
+	hf_client_unref(other);
+}
+
+static void test_a_stored_client_has_the_number_of_its_interface(void **state)
+{
+	struct hf_client *stored = get_stored("nlm:fe80::2%lo:host", 1234567);
+	struct hf_client *found = get("nlm", "fe80::2%lo", "host");
+
+	assert_ptr_equal(found, stored);
+	hf_client_unref(found);
+	/* The interface is made again while the server runs. */
+	stored->host->address.scope = stored->address.scope = stored->local.scope = 1234567;
+	found = get("nlm", "fe80::2%lo", "host");
+	assert_ptr_equal(found, stored);
+	assert_int_equal(found->local.scope, found->address.scope);
+	hf_client_unref(found);
+	stored->host->address.scope = stored->address.scope = 1234567;
+	hf_client_renumber(stored);
+	found = get("nlm", "fe80::2%lo", "other");
+	assert_ptr_equal(found->host, stored->host);
+	hf_client_unref(found);
+	hf_client_unref(stored);
+}
+
+static void test_a_stored_id_without_its_interface(void **state)
+{
+	struct hf_client *stored = get_stored("nlm:fe80::2:host", 1);
+	struct hf_client *found = get("nlm", "fe80::2%lo", "host"); /* number 1 everywhere */
+
+	assert_ptr_equal(found, stored);
+	hf_client_unref(found);
+	hf_client_unref(stored);
+}
+
+static void test_stored_ids_of_another_address(void **state)
+{
+	static const char *const wrong[] = {
+		"nlm:fe80::3:host",
+		"nsm:fe80::2:host",
+		"nlm:fe80::2",
+		"nlm:fe80::2%:host",
+		"nlm:fe80::2%lo",
+		"nlm:fe80::2:",
+		"nlm:fe80::2%0123456789abcdef:host",
+	};
+	struct hf_client *client;
+	struct hf_addr addr;
+
+	assert_true(hf_addr_parse(&addr, "fe80::2"));
+	for (size_t i = 0; i < HF_ARRAY_SIZE(wrong); i++)
+		assert_int_equal(hf_clients_get_stored(&client, rig.clients, "nlm", &addr, wrong[i]),
+				 -EINVAL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -726,6 +807,10 @@ int main(void)
 		T(test_a_binding),
 		T(test_a_binding_is_stored),
 		T(test_refused_calls),
+		T(test_stored_clients_of_interfaces_that_are_not_there),
+		T(test_a_stored_client_has_the_number_of_its_interface),
+		T(test_a_stored_id_without_its_interface),
+		T(test_stored_ids_of_another_address),
 	};
 
 	return cmocka_run_group_tests_name("client", tests, NULL, NULL);
