@@ -132,6 +132,8 @@ struct hf_recovery {
 	struct hf_clients *clients;
 	struct hf_siphash_key key;
 	struct hf_store_start start;
+	/* It could go on, but lacks locks: the start raises the state number, and clients reclaim. */
+	bool starts_over;
 	int32_t sm_state;
 	struct hf_recovery_waiter_events waiter_events;
 	void *waiter_user;

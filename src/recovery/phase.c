@@ -10,10 +10,12 @@
  *	            '-----------------------'        no grace is needed
  *
  * A simulated restart also leads from open and from whole grace to the same again.
- * Every phase may lead to stopped, as if the server was killed, and every phase but
- * loading to taken: another run uses the store.
+ * Every phase may lead to stopped, as if the server was killed, and to taken: another run
+ * uses the store.
  *
- *	loading        The store is read; no client is served.
+ *	loading        The store is read; no client is served. A run that starts over since
+ *	               exports are gone (restart.c) loads until its state number is stored:
+ *	               calls are answered as in grace.
  *	open grace     The stored list may lack locks that were granted: every reclaim
  *	               without a conflict is granted.
  *	checked grace  The stored list is complete: only what is in it can be reclaimed.
@@ -58,6 +60,7 @@ static const struct {
 } phases[] = {
 	[HF_PHASE_LOADING] = { "loading", IN(HF_PHASE_OPEN_GRACE) | IN(HF_PHASE_CHECKED_GRACE) |
 						  IN(HF_PHASE_WHOLE_GRACE) | IN(HF_PHASE_SERVING) |
+						  IN(HF_PHASE_STOPPING) | IN(HF_PHASE_TAKEN) |
 						  IN(HF_PHASE_STOPPED) },
 	[HF_PHASE_OPEN_GRACE] = { "open grace", IN(HF_PHASE_OPEN_GRACE) | IN(HF_PHASE_SERVING) |
 							IN(HF_PHASE_STOPPING) | IN(HF_PHASE_TAKEN) |
@@ -308,6 +311,8 @@ int hf_phase_decide(struct hf_recovery *recovery)
 		hf_phase_enter(recovery, HF_PHASE_SERVING, "going on where the last run ended");
 		return 0;
 	}
+	if (recovery->starts_over)
+		return 0; /* grace begins when clients are told */
 	switch (recovery->options.grace) {
 	case HF_RECOVERY_GRACE_NEVER:
 		if (n_loaded || could_reclaim) {

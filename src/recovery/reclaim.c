@@ -13,9 +13,9 @@ enum hf_recovery_reclaim hf_recovery_reclaim(struct hf_recovery *recovery,
 					     const struct hf_lock_request *request)
 {
 	switch (recovery->phase.now) {
-	case HF_PHASE_LOADING:
 	case HF_PHASE_OPEN_GRACE:
 		return HF_RECLAIM_NORMAL;
+	case HF_PHASE_LOADING:
 	case HF_PHASE_CHECKED_GRACE:
 	case HF_PHASE_WHOLE_GRACE:
 		/* Dropped at the end of an earlier grace, before a simulated restart. */

@@ -28,6 +28,7 @@ static void on_raised(struct hf_promise *promise, bool is_durable)
 		return; /* a store that comes back has it: finish_raise() */
 	recovery->sm_state = recovery->raised_state;
 	hf_log_info("simulated a restart", "state=%d", recovery->sm_state);
+	hf_waiting_forget(recovery);
 	r = hf_phase_begin_whole_grace(recovery, "a simulated restart");
 	if (r == 0)
 		r = hf_notifier_start(recovery);
@@ -468,20 +469,10 @@ int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_opt
 	return 0;
 }
 
-/* Locks of exports that are gone are not in the table, and other clients could get them when the export is
- * back. So the clients are told. */
-static int start_over_if_incomplete(struct hf_recovery *recovery)
-{
-	if (!recovery->start.continues || hf_list_is_empty(&recovery->not_exported.records))
-		return 0;
-	hf_log_warn("locks of directories that are not exported now are stored: clients are told to reclaim",
-		    "%s", "");
-	return hf_recovery_simulate_crash(recovery);
-}
-
 void hf_recovery_restore_waiters(struct hf_recovery *recovery)
 {
-	hf_waiting_restore(recovery);
+	if (!recovery->starts_over)
+		hf_waiting_restore(recovery);
 }
 
 int hf_recovery_start(struct hf_recovery *recovery)
@@ -490,7 +481,7 @@ int hf_recovery_start(struct hf_recovery *recovery)
 
 	hf_recovery_restore_waiters(recovery);
 	hf_promises_look(recovery); /* grants go on */
-	r = start_over_if_incomplete(recovery);
+	r = recovery->starts_over ? hf_recovery_simulate_crash(recovery) : 0;
 	if (r == 0)
 		r = hf_phase_restart_clock(recovery);
 	if (r == 0)

@@ -18,7 +18,8 @@
  * A run that goes on where the last one ended (recovery.after_crash) takes the same way
  * and then holds everything without a reclaim. A lock that a waiter has been granted
  * while its client has not answered is not restored, but what the owner had before is:
- * the waiter is granted it again (waiting.c).
+ * the waiter is granted it again (waiting.c). A run that could go on, but for exports that
+ * are gone, starts over: everything waits for its owner.
  *
  * An export that was gone may come back by a reload. In grace its records take the same
  * way. After grace they are as those that grace has dropped: from now on other clients get
@@ -544,9 +545,8 @@ static int compare_ids(const void *a, const void *b)
 }
 
 /* The later ones are loaded. This writes to the store. */
-static int settle_conflicts(struct loading *loading)
+static int settle(struct loading *loading, struct asides *asides)
 {
-	struct asides *asides = &loading->conflicting;
 	int r = 0;
 
 	if (asides->n)
@@ -745,6 +745,21 @@ static int load_all(struct loading *loading)
 	return r == 0 && recovery->persist.stores_locks ? hf_waiting_load(recovery) : r;
 }
 
+/* Locks of exports that are gone are not in the table. Other clients could get them: by another name of the
+ * directory, or when the export is back. So clients are told. Until the new state number is stored, nothing
+ * is granted, and what is stored is left as it is: the next run may go on with it. */
+static void start_over_if_incomplete(struct loading *loading)
+{
+	struct hf_recovery *recovery = loading->recovery;
+
+	if (!recovery->start.continues || !loading->n_not_exported)
+		return;
+	hf_log_warn("locks of directories that are not exported now are stored: clients are told to reclaim",
+		    "n=%zu", loading->n_not_exported);
+	recovery->start.continues = false;
+	recovery->starts_over = true;
+}
+
 int hf_restart_load(struct hf_recovery *recovery)
 {
 	struct loading loading = { .recovery = recovery };
@@ -755,12 +770,16 @@ int hf_restart_load(struct hf_recovery *recovery)
 	if (r == 0 && recovery->options.handle_key)
 		r = hf_store_name_key(recovery->store, recovery->options.handle_key);
 	if (r == 0)
-		r = settle_conflicts(&loading);
+		start_over_if_incomplete(&loading);
+	if (r == 0)
+		r = settle(&loading, &loading.conflicting);
+	if (r == 0 && recovery->starts_over)
+		r = settle(&loading, &loading.provisional);
 	if (r == 0)
 		settle_reservations(&loading);
 	if (r == 0 && recovery->start.continues)
 		r = accept_restored(&loading);
-	else if (r == 0)
+	else if (r == 0 && !recovery->starts_over)
 		hf_waiting_forget(recovery);
 	if (r == 0) {
 		delete_wrong(&loading);
@@ -865,7 +884,7 @@ void hf_recovery_exports_changed(struct hf_recovery *recovery)
 	if (hf_list_is_empty(&recovery->not_exported.records) || hf_phase_is_over(recovery) ||
 	    take_up_locks(&loading) < 0)
 		return;
-	(void)settle_conflicts(&loading); /* without memory the next start does it */
+	(void)settle(&loading, &loading.conflicting); /* without memory the next start does it */
 	hf_not_exported_take_reservations(recovery, take_up_reservation, &loading);
 	settle_reservations(&loading);
 	delete_wrong(&loading);

@@ -320,7 +320,7 @@ class ReturnedExport(Base):
         self.hold_beside()
         self.write_config(self.exports[1:])
         self.restart(self.after_crash)
-        self.until(lambda: self.grace()["active"], "grace begins")
+        self.until(lambda: "grace began" in self.log, "grace begins")
 
     def bring_back(self, *exports):
         self.write_config(exports or self.exports)
@@ -421,6 +421,28 @@ class ReturnedExport(Base):
         self.lose_and_bring_back()
         self.assertEqual(self.a.share(mine.but(reclaim=True)), nlm.S_GRANTED)
         self.assertEqual(self.b.share(self.lock_of(self.b, deny=0, access=1)), nlm.S_DENIED)
+
+    def lose_one_of_two_names(self):
+        """a has locked by the name that is gone."""
+        self.write_config((*self.exports, self.alias))
+        self.restart()
+        self.end_grace()
+        self.hold()
+        fh = self.handle_of(self.path, "/renamed")
+        self.settle()
+        return fh
+
+    def test_i2_waiter_by_another_name_gets_nothing_before_grace(self):
+        fh = self.lose_one_of_two_names()
+        waiter = self.lock_of(self.b, fh=fh, block=True)
+        self.assert_blocked(self.b, waiter)
+        self.hold_beside()
+        self.write_config((*self.exports[1:], self.alias))
+        self.restart(self.after_crash)
+        self.until(lambda: self.a.told.items, "clients are told")
+        self.assertTrue(self.grace()["active"])
+        self.assertEqual(self.b.granted_calls, [])
+        self.assertEqual(self.b.lock(waiter), nlm.S_GRACE)
 
     def test_i5_client_that_died_gets_nothing_back(self):
         self.a.state = 3

@@ -551,10 +551,28 @@ static void test_stored_grant_of_an_export_that_is_gone(void **state)
 	expect_held("f");
 }
 
+/* Its client reclaims, too: it may have been told. */
+static void test_stored_grant_of_a_run_that_starts_over(void **state)
+{
+	settle_to_go_on();
+	put_lock("nlm:10.0.0.12:beta", "gone", 4, 0, 9);
+	put_piece("f", 5);
+	put_grant("f", "7", 8);
+	put_waiter("nlm:10.0.0.12:beta", 9);
+	world_restart(&w);
+	assert_false(hf_recovery_continues(w.recovery));
+	assert_true(world_in_grace(&w));
+	assert_int_equal(world_unreclaimed(&w), 1);
+	assert_int_equal(w.n_granted, 0);
+	world_turn(&w);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_WAITER), 0);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 2);
+	assert_null(hf_locks_check(hf_recovery_locks(w.recovery)));
+}
+
 static void expect_restart_when_the_store_is_back(int32_t before)
 {
 	world_turn(&w);
-	assert_false(world_in_grace(&w));
 	assert_int_equal(w.n_told, 0);
 	assert_int_equal(hf_recovery_state(w.recovery), before);
 	w.disk.is_full = false;
@@ -565,19 +583,25 @@ static void expect_restart_when_the_store_is_back(int32_t before)
 }
 
 /* The store fails when the run starts over, since it lacks the locks of an export. When the store is back,
- * clients are told, and grace begins. */
+ * clients are told. Grace lasts from the start. */
 static void test_start_over_that_is_stored_late(void **state)
 {
+	uint64_t late;
 	int32_t before;
 
 	settle_to_go_on();
 	put_lock("nlm:10.0.0.11:alpha", "gone", 5, 0, 9);
+	w.options.window_ns = 500 * MS;
 	world_up(&w);
-	assert_true(hf_recovery_continues(w.recovery));
+	assert_false(hf_recovery_continues(w.recovery));
+	assert_true(world_in_grace(&w));
 	before = hf_recovery_state(w.recovery);
 	w.disk.is_full = true;
 	assert_int_equal(hf_recovery_start(w.recovery), 0);
 	world_until(&w, !hf_recovery_can_promise(w.recovery));
+	late = hf_loop_now(w.loop) + 2 * w.options.window_ns;
+	world_until(&w, hf_loop_now(w.loop) > late);
+	assert_true(world_in_grace(&w));
 	expect_restart_when_the_store_is_back(before);
 }
 
@@ -684,6 +708,7 @@ int main(void)
 		T(test_stored_waiter_of_an_unknown_client_dies_with_it),
 		T(test_stored_lock_of_a_grant_that_is_not_stored),
 		T(test_stored_grant_of_an_export_that_is_gone),
+		T(test_stored_grant_of_a_run_that_starts_over),
 		T(test_start_over_that_is_stored_late),
 		T(test_simulated_restart_while_the_store_is_away),
 		T(test_ids_that_come_round_again),
