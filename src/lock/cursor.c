@@ -83,22 +83,24 @@ static uint64_t waiter_key(struct hf_rb_node *node)
 
 /* LOCKS OF A FILE */
 
-static struct hf_lock *lock_behind(const struct hf_tree *tree, const struct hf_lock_cursor *cursor)
+static struct hf_lock *lock_behind(const struct hf_tree *tree, const struct hf_lock_cursor *cursor,
+				   bool with_ghosts)
 {
 	struct hf_spot spot =
 		cursor->begun ? hf_tree_behind(tree, cursor->start, cursor->id) : hf_tree_begin(tree);
 
-	while (hf_spot_lock(&spot) && hf_spot_lock(&spot)->flags & HF_LOCK_GHOST)
+	while (!with_ghosts && hf_spot_lock(&spot) && hf_spot_lock(&spot)->flags & HF_LOCK_GHOST)
 		hf_spot_next(&spot);
 	return hf_spot_lock(&spot);
 }
 
-static struct hf_lock *next_in_file(const struct hf_lock_file *file, struct hf_lock_cursor *cursor)
+static struct hf_lock *next_in_file(const struct hf_lock_file *file, struct hf_lock_cursor *cursor,
+				    bool with_ghosts)
 {
 	if (file->id != cursor->file)
 		*cursor = (struct hf_lock_cursor){ .file = file->id };
 	for (; cursor->mode < HF_ARRAY_SIZE(file->trees); cursor->mode++, cursor->begun = false) {
-		struct hf_lock *lock = lock_behind(&file->trees[cursor->mode], cursor);
+		struct hf_lock *lock = lock_behind(&file->trees[cursor->mode], cursor, with_ghosts);
 
 		if (!lock)
 			continue;
@@ -115,7 +117,7 @@ static struct hf_lock *next_of_all(const struct hf_locks *locks, struct hf_lock_
 	struct hf_lock_file *file = file_of(first_from(&locks->by_id, cursor->file, file_key));
 
 	for (; file; file = file_of(hf_rb_next(&file->by_id))) {
-		struct hf_lock *lock = next_in_file(file, cursor);
+		struct hf_lock *lock = next_in_file(file, cursor, false);
 
 		if (lock)
 			return lock;
@@ -171,7 +173,7 @@ bool hf_lock_next_lock(const struct hf_locks *locks, const struct hf_lock_scope 
 		lock = next_of_client(scope->client, cursor);
 	} else if (scope && scope->file) {
 		file = hf_lock_file_of(locks, scope->file->handle);
-		lock = file ? next_in_file(file, cursor) : NULL;
+		lock = file ? next_in_file(file, cursor, scope->with_ghosts) : NULL;
 	} else {
 		lock = next_of_all(locks, cursor);
 	}

@@ -565,6 +565,7 @@ struct hf_lock_cursor {
 struct hf_lock_scope {
 	const struct hf_lock_client *client;
 	const struct hf_lock_target *file; /* its handle */
+	bool with_ghosts;                  /* of @file; no list of a client or of all locks has them */
 };
 
 bool hf_lock_next_lock(const struct hf_locks *locks, const struct hf_lock_scope *scope,

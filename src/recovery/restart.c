@@ -95,10 +95,11 @@ struct loading {
 	struct hf_persist_record *wrong; /* to be deleted */
 	size_t n_wrong, wrong_room;
 	struct asides provisional; /* what owners had before grants that their clients have not answered */
-	struct asides conflicting; /* with others, which may be older */
-	size_t n_outdated;         /* older ones that were deleted for these */
-	/* The same for reservations; not_exported.c keeps those that conflict until they are settled. */
+	/* Records that conflict with others, which may be older: not_exported.c keeps them until they are
+	 * settled. And older ones that were deleted for them. */
 	bool is_settling;
+	int not_settled; /* -errno of one of them */
+	size_t n_conflicting, n_outdated;
 	size_t n_conflicting_reservations, n_outdated_reservations;
 	struct foreign foreign;
 	size_t n_clients, n_locks, n_not_exported, n_unknown, n_reservations;
@@ -465,8 +466,12 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 	if (continues(loading) && fact->flags & HF_PERSIST_OF_GRANT)
 		return note_aside(&loading->provisional, loading, fact, client);
 	r = hf_lock_load_add(loading->locks, view_lock(loading, fact, client));
-	if (r == HF_LOCK_E_CONFLICT)
-		return note_aside(&loading->conflicting, loading, fact, client);
+	if (r == HF_LOCK_E_CONFLICT && loading->is_settling)
+		return note_wrong(loading, fact->id, HF_PERSIST_LOCK);
+	if (r == HF_LOCK_E_CONFLICT) {
+		loading->n_conflicting++;
+		return hf_not_exported_add_lock(loading->recovery, fact);
+	}
 	if (r < 0)
 		return hf_trace(r);
 	loading->n_locks++;
@@ -476,85 +481,118 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 
 /* Of two records that conflict */
 
-static bool has_same_owner(const struct hf_lock_view *lock, const struct aside *aside)
+static bool has_same_owner(const struct hf_lock_view *lock, const struct hf_lock_view *other)
 {
-	return lock->who.client == &aside->client->locking && lock->who.owner_id == aside->owner &&
-	       lock->who.owner_kind == aside->kind;
+	return lock->who.client == other->who.client && lock->who.owner_id == other->who.owner_id &&
+	       lock->who.owner_kind == other->who.owner_kind;
 }
 
-static bool is_in_the_way(const struct hf_lock_view *lock, const struct aside *aside)
+static bool is_in_the_way(const struct hf_lock_view *lock, const struct hf_lock_view *later)
 {
-	return hf_range_overlaps(lock->range, aside->range) &&
-	       (lock->mode == HF_LOCK_EXCLUSIVE || aside->mode == HF_LOCK_EXCLUSIVE ||
-		has_same_owner(lock, aside));
+	return hf_range_overlaps(lock->range, later->range) &&
+	       (lock->mode == HF_LOCK_EXCLUSIVE || later->mode == HF_LOCK_EXCLUSIVE ||
+		has_same_owner(lock, later));
 }
 
 /* A lock that its owner has reclaimed in this run is later than all that is stored. */
-static bool is_older(const struct hf_lock_view *lock, const struct aside *aside)
+static bool is_older(const struct hf_lock_view *lock, const struct hf_lock_view *later)
 {
-	return lock->flags & HF_LOCK_UNRECLAIMED && lock->tag < aside->id;
+	return lock->flags & HF_LOCK_UNRECLAIMED && lock->tag < later->tag;
+}
+
+/* What of an older lock cannot be true: an owner that locks more keeps what it has beside that. */
+static struct hf_range untrue_part(const struct hf_lock_view *lock, const struct hf_lock_view *later)
+{
+	if (!has_same_owner(lock, later))
+		return lock->range;
+	return (struct hf_range){ HF_MAX(lock->range.start, later->range.start),
+				  HF_MIN(lock->range.end, later->range.end) };
 }
 
 /* From the table and from the store. One that is not older stays. */
-static int remove_older(struct loading *loading, const struct aside *aside)
+static int remove_older(struct loading *loading, const struct hf_lock_view *later)
 {
 	struct hf_locks *locks = loading->recovery->locks;
-	const struct hf_lock_target file = who_of(aside);
-	const struct hf_lock_scope scope = { .file = &file };
+	const struct hf_lock_scope scope = { .file = &later->who, .with_ghosts = true };
 	struct hf_lock_cursor cursor = { 0 };
 	struct hf_lock_view lock;
 	int r = 0;
 
-	while (r == 0 && hf_lock_next_lock(locks, &scope, &cursor, &lock))
-		if (is_in_the_way(&lock, aside) && is_older(&lock, aside)) {
-			r = hf_lock_take_back(locks, &lock.who, lock.range);
-			loading->n_outdated++;
-		}
+	while (r >= 0 && hf_lock_next_lock(locks, &scope, &cursor, &lock)) {
+		struct hf_range part = untrue_part(&lock, later);
+
+		if (!is_in_the_way(&lock, later) || !is_older(&lock, later))
+			continue;
+		loading->n_outdated += hf_range_equal(part, lock.range) && !(lock.flags & HF_LOCK_GHOST);
+		r = hf_lock_take_back(locks, &lock.who, part);
+	}
+	return r < 0 ? r : 0;
+}
+
+/* One alone: before the next one, others may go from the table. */
+static int settle_lock(void *user, const struct hf_store_lock *fact)
+{
+	struct loading *loading = user;
+	struct hf_client *client;
+	struct hf_lock_view view;
+	int r;
+
+	if (find_place(loading, fact->export, fact->handle) != EXPORTED)
+		return hf_not_exported_add_lock(loading->recovery, fact);
+	r = client_of_lock(loading, fact, &client);
+	if (r == 0) {
+		view = *view_lock(loading, fact, client);
+		r = remove_older(loading, &view);
+	}
+	if (r == 0)
+		r = hf_lock_load_new(&loading->locks, loading->recovery->locks);
+	if (r == 0)
+		r = load_lock(loading, fact);
+	loading->locks = hf_lock_load_free(loading->locks);
+	if (r < 0)
+		loading->not_settled = r;
 	return r;
 }
 
-static int load_aside(struct loading *loading, const struct aside *aside)
-{
-	const struct hf_lock_view view = {
-		.tag = aside->id,
-		.who = who_of(aside),
-		.range = aside->range,
-		.mode = (enum hf_lock_mode)aside->mode,
-		.client_state = (uint32_t)aside->state,
-		.epoch = (uint32_t)aside->epoch,
-	};
-	int r = hf_lock_load_new(&loading->locks, loading->recovery->locks);
-
-	if (r == 0)
-		r = hf_lock_load_add(loading->locks, &view);
-	loading->locks = hf_lock_load_free(loading->locks);
-	if (r == HF_LOCK_E_CONFLICT)
-		return note_wrong(loading, aside->id, HF_PERSIST_LOCK);
-	if (r < 0)
-		return hf_trace(r);
-	loading->n_locks++;
-	hf_export_counts_add(loading->recovery, aside->export, &aside->client->locking);
-	return 0;
-}
-
-static int compare_ids(const void *a, const void *b)
-{
-	const struct aside *first = a, *second = b;
-
-	return (first->id > second->id) - (first->id < second->id);
-}
-
 /* The later ones are loaded. This writes to the store. */
-static int settle(struct loading *loading, struct asides *asides)
+static int settle_locks(struct loading *loading)
+{
+	if (!loading->n_conflicting)
+		return 0;
+	loading->is_settling = true;
+	hf_not_exported_take_locks(loading->recovery, settle_lock, loading);
+	loading->is_settling = false;
+	return loading->not_settled;
+}
+
+/* Of a run that could go on, and starts over: a grant in flight is a lock as others. */
+static int load_provisional(struct loading *loading)
 {
 	int r = 0;
 
-	if (asides->n)
-		qsort(asides->all, asides->n, sizeof(*asides->all), compare_ids);
-	for (size_t i = 0; r == 0 && i < asides->n; i++) {
-		r = remove_older(loading, &asides->all[i]);
+	for (size_t i = 0; r == 0 && i < loading->provisional.n; i++) {
+		const struct aside *aside = &loading->provisional.all[i];
+		const struct hf_lock_view view = {
+			.tag = aside->id,
+			.who = who_of(aside),
+			.range = aside->range,
+			.mode = (enum hf_lock_mode)aside->mode,
+			.client_state = (uint32_t)aside->state,
+			.epoch = (uint32_t)aside->epoch,
+		};
+
+		r = remove_older(loading, &view);
 		if (r == 0)
-			r = load_aside(loading, &asides->all[i]);
+			r = hf_lock_load_new(&loading->locks, loading->recovery->locks);
+		if (r == 0)
+			r = hf_lock_load_add(loading->locks, &view);
+		loading->locks = hf_lock_load_free(loading->locks);
+		if (r > 0) {
+			r = note_wrong(loading, aside->id, HF_PERSIST_LOCK);
+		} else if (r == 0) {
+			loading->n_locks++;
+			hf_export_counts_add(loading->recovery, aside->export, &aside->client->locking);
+		}
 	}
 	return r;
 }
@@ -772,9 +810,9 @@ int hf_restart_load(struct hf_recovery *recovery)
 	if (r == 0)
 		start_over_if_incomplete(&loading);
 	if (r == 0)
-		r = settle(&loading, &loading.conflicting);
+		r = settle_locks(&loading);
 	if (r == 0 && recovery->starts_over)
-		r = settle(&loading, &loading.provisional);
+		r = load_provisional(&loading);
 	if (r == 0)
 		settle_reservations(&loading);
 	if (r == 0 && recovery->start.continues)
@@ -793,7 +831,6 @@ int hf_restart_load(struct hf_recovery *recovery)
 	hf_client_unref(loading.last);
 	free(loading.wrong);
 	free_asides(&loading.provisional);
-	free_asides(&loading.conflicting);
 	return r < 0 ? hf_trace(r) : 0;
 }
 
@@ -884,14 +921,13 @@ void hf_recovery_exports_changed(struct hf_recovery *recovery)
 	if (hf_list_is_empty(&recovery->not_exported.records) || hf_phase_is_over(recovery) ||
 	    take_up_locks(&loading) < 0)
 		return;
-	(void)settle(&loading, &loading.conflicting); /* without memory the next start does it */
+	(void)settle_locks(&loading); /* without memory the next start does it */
 	hf_not_exported_take_reservations(recovery, take_up_reservation, &loading);
 	settle_reservations(&loading);
 	delete_wrong(&loading);
 	register_unknown(&loading);
 	hf_client_unref(loading.last);
 	free(loading.wrong);
-	free_asides(&loading.conflicting);
 	if (loading.n_locks || loading.n_reservations || loading.n_dropped)
 		hf_log_info("stored locks of directories that are exported again",
 			    "unreclaimed=%zu dropped=%zu", loading.n_locks + loading.n_reservations,

@@ -400,10 +400,45 @@ static void test_later_one_of_conflicting_records_is_true(void **state)
 	assert_false(is_loaded("nlm:10.0.0.3:older"));
 	assert_true(is_loaded("nlm:10.0.0.4:newest"));
 	assert_true(is_loaded("nlm:10.0.0.5:own"));
-	assert_int_equal(world_unreclaimed(&w), 3);
+	assert_int_equal(world_unreclaimed(&w), 4); /* of the last owner: 200 to 204, and the later one */
 	assert_null(hf_locks_check(hf_recovery_locks(w.recovery)));
 	world_turn(&w);
-	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 3);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 4);
+}
+
+static bool find_any(void *user, struct hf_bytes name, uint32_t *exportp)
+{
+	*exportp = hf_bytes_equal(name, hf_bytes_of_str("7")) ? 7 : 8;
+	return true;
+}
+
+/* By a reload. The file is the same one by both exports. */
+static void bring_export_back(void)
+{
+	w.recovery->exports.find = find_any;
+	hf_recovery_exports_changed(w.recovery);
+	assert_null(hf_locks_check(hf_recovery_locks(w.recovery)));
+	world_turn(&w);
+}
+
+/* The client of the older one could not be told: its lock is a ghost. */
+static void test_later_one_than_a_ghost_is_true(void **state)
+{
+	struct hf_client *old;
+
+	world_turn(&w);
+	world_kill(&w);
+	put_lock("nlm:10.0.0.1:old", "7", 1, 0, 9);
+	put_lock("nlm:10.0.0.2:new", "gone", 3, 5, 12);
+	world_up(&w);
+	old = hf_clients_find_id(hf_recovery_clients(w.recovery), hf_bytes_of_str("nlm:10.0.0.1:old"));
+	hf_crash_release_reclaimable(w.recovery, old);
+	bring_export_back();
+	assert_true(is_loaded("nlm:10.0.0.2:new"));
+	assert_true(hf_lock_client_is_idle(&old->locking));
+	hf_client_unref(old);
+	assert_int_equal(world_unreclaimed(&w), 1);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 1);
 }
 
 /* The store returns the larger id first or last. */
@@ -702,6 +737,7 @@ int main(void)
 		T(test_what_was_registered_comes_back),
 		T(test_records_that_cannot_be_true),
 		T(test_later_one_of_conflicting_records_is_true),
+		T(test_later_one_than_a_ghost_is_true),
 		T(test_later_one_of_conflicting_reservations_is_true),
 		T(test_later_one_of_conflicting_reservations_may_come_first),
 		T(test_stored_lock_of_an_unknown_client_dies_with_it),
