@@ -68,7 +68,8 @@ struct hf_promises {
 /* phase.c */
 struct hf_phase {
 	enum hf_recovery_phase now;
-	uint64_t since; /* monotonic ns */
+	uint64_t since;  /* monotonic ns */
+	bool has_served; /* since the start */
 	const char *reason;
 	uint64_t grace_ends_at;
 	uint64_t grace_window_ns;       /* of this grace */

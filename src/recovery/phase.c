@@ -183,6 +183,7 @@ static void act(struct hf_recovery *recovery)
 	end_grace_timers(phase);
 	if (phase->now != HF_PHASE_SERVING)
 		return;
+	phase->has_served = true;
 	hf_lock_set_grace(recovery->locks, false);
 	look_at_clients(recovery);
 	hf_store_mark_complete(recovery->store, NULL);

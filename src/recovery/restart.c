@@ -21,9 +21,10 @@
  * the waiter is granted it again (waiting.c). A run that could go on, but for exports that
  * are gone, starts over: everything waits for its owner.
  *
- * An export that was gone may come back by a reload. In grace its records take the same
- * way. After grace they are as those that grace has dropped: from now on other clients get
- * locks there, and a record that stayed would be in the way of these after a restart.
+ * An export that was gone may come back by a reload. In the grace of the start its records take
+ * the same way. After grace they are deleted: from now on other clients get locks there, and a record
+ * that stayed would be in the way of these after a restart. They are not remembered for a late
+ * reclaim: other clients may have had the locks meanwhile by another name of the directory.
  *
  * A handle that this server did not make means that the key or the store was changed:
  * its owner could not reclaim the lock, and another client would get it. Then the
@@ -836,26 +837,15 @@ int hf_restart_load(struct hf_recovery *recovery)
 
 /* Exports that are back */
 
-/* Grace lasts, or is about to begin. */
+/* The grace of the start lasts, or is about to begin. In that of a simulated restart it is too late. */
 static bool may_reclaim(const struct hf_recovery *recovery)
 {
-	return hf_lock_in_grace(recovery->locks) || hf_phase_is_raising(recovery);
+	return !recovery->phase.has_served;
 }
 
 static bool has_died(const struct hf_client *client)
 {
 	return client && client->recovery->n_deaths;
-}
-
-/* Another client may have it by another export of the file. */
-static void let_reclaim_lock(struct loading *loading, const struct hf_store_lock *fact,
-			     struct hf_client *client)
-{
-	struct hf_recovery *recovery = loading->recovery;
-	const struct hf_lock_view *view = view_lock(loading, fact, client);
-
-	if (hf_lock_test(recovery->locks, &view->who, view->range, view->mode, NULL) == HF_LOCK_OK)
-		hf_late_reclaim_remember(recovery, view);
 }
 
 static int take_up_lock(void *user, const struct hf_store_lock *fact)
@@ -873,8 +863,6 @@ static int take_up_lock(void *user, const struct hf_store_lock *fact)
 						  loading->place.key);
 		return load_lock(loading, fact);
 	}
-	if (client && !has_died(client))
-		let_reclaim_lock(loading, fact, client);
 	loading->n_dropped++;
 	return hf_persist_delete(recovery, (struct hf_persist_record){ fact->id, HF_PERSIST_LOCK });
 }
@@ -884,7 +872,6 @@ static int take_up_reservation(void *user, const struct hf_store_reservation *re
 	struct loading *loading = user;
 	struct hf_recovery *recovery = loading->recovery;
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
-	struct hf_lock_reservation_view view;
 	struct hf_reservation fact;
 
 	hf_reservation_decode(&fact, reservation->blob);
@@ -893,10 +880,6 @@ static int take_up_reservation(void *user, const struct hf_store_reservation *re
 		return hf_not_exported_add_reservation(recovery, reservation);
 	if (may_reclaim(recovery) && !has_died(client))
 		return load_reservation(loading, reservation);
-	if (client && !has_died(client)) {
-		view = view_reservation(loading, &fact, client, reservation->id);
-		hf_late_reclaim_remember_reservations(recovery, &view, fact.count);
-	}
 	loading->n_dropped++;
 	return hf_persist_delete(recovery,
 				 (struct hf_persist_record){ reservation->id, HF_PERSIST_RESERVATION });

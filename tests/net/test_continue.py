@@ -409,18 +409,32 @@ class ReturnedExport(Base):
         self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_GRACE)
         self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
 
-    def test_lock_is_reclaimed_late(self):
+    def test_i8_lock_is_not_reclaimed_after_grace(self):
         lock = self.hold()
         self.lose_and_bring_back()
-        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
-        self.assertEqual(self.b.lock(self.lock_of(self.b)), nlm.S_DENIED)
+        self.assertNotEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.assert_granted(self.b, self.lock_of(self.b))
 
-    def test_reservation_is_reclaimed_late(self):
+    def test_i8_reservation_is_not_reclaimed_after_grace(self):
         mine = self.lock_of(self.a, deny=3, access=3)
         self.assertEqual(self.a.share(mine), nlm.S_GRANTED)
         self.lose_and_bring_back()
-        self.assertEqual(self.a.share(mine.but(reclaim=True)), nlm.S_GRANTED)
-        self.assertEqual(self.b.share(self.lock_of(self.b, deny=0, access=1)), nlm.S_DENIED)
+        self.assertNotEqual(self.a.share(mine.but(reclaim=True)), nlm.S_GRANTED)
+        self.assertEqual(self.b.share(self.lock_of(self.b, deny=0, access=1)), nlm.S_GRANTED)
+
+    def test_i8_lock_that_another_had_in_between_is_not_reclaimed(self):
+        """By the second name, while the directory was not exported by the first one."""
+        fh = self.lose_one_of_two_names()
+        self.hold_beside()
+        self.write_config((*self.exports[1:], self.alias))
+        self.restart(self.after_crash)
+        self.until(lambda: "grace began" in self.log, "grace begins")
+        self.end_grace()
+        between = self.lock_of(self.b, fh=fh)
+        self.assert_granted(self.b, between)
+        self.assertEqual(self.b.unlock(between), nlm.S_GRANTED)
+        self.bring_back(*self.exports, self.alias)
+        self.assertNotEqual(self.a.lock(self.lock_of(self.a, reclaim=True)), nlm.S_GRANTED)
 
     def lose_one_of_two_names(self):
         """a has locked by the name that is gone."""

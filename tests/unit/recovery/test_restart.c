@@ -441,6 +441,23 @@ static void test_later_one_than_a_ghost_is_true(void **state)
 	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 1);
 }
 
+/* In the grace of a simulated restart: until then other clients could have the lock by another export. */
+static void test_lock_of_an_export_that_is_back_too_late(void **state)
+{
+	world_turn(&w);
+	world_kill(&w);
+	put_lock("nlm:10.0.0.2:new", "gone", 3, 5, 12);
+	world_up(&w);
+	assert_int_equal(hf_recovery_start(w.recovery), 0);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_unlock(&w, a(), 1, "f", 0, 9);
+	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
+	world_until(&w, world_in_grace(&w));
+	bring_export_back();
+	assert_false(is_loaded("nlm:10.0.0.2:new"));
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 0);
+}
+
 /* The store returns the larger id first or last. */
 static void later_reservation_is_true(uint64_t id_of_a, uint64_t id_of_c)
 {
@@ -738,6 +755,7 @@ int main(void)
 		T(test_records_that_cannot_be_true),
 		T(test_later_one_of_conflicting_records_is_true),
 		T(test_later_one_than_a_ghost_is_true),
+		T(test_lock_of_an_export_that_is_back_too_late),
 		T(test_later_one_of_conflicting_reservations_is_true),
 		T(test_later_one_of_conflicting_reservations_may_come_first),
 		T(test_stored_lock_of_an_unknown_client_dies_with_it),
