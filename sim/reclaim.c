@@ -140,13 +140,10 @@ void reclaim_begin(struct host *host, int32_t state)
 	next(host);
 }
 
-/* No room: tap.c judges whether the server may say so. A host that reclaims more locks than it had would ask
- * for ever. */
-static bool gives_up_room(const struct call *call, uint32_t stat)
+/* No room: tap.c judges whether the server may say so. */
+static bool lacks_room(const struct call *call, uint32_t stat)
 {
-	const struct world *world = call->host->world;
-
-	return stat == HF_NLM_DENIED_NOLOCKS && world->is_ending && world->flood.limits.locks_per_client;
+	return stat == HF_NLM_DENIED_NOLOCKS && call->host->world->flood.limits.locks_per_client;
 }
 
 /* Was it refused although it has, or should have, the lock? */
@@ -158,21 +155,20 @@ static void check_refusal(struct host *host, const struct call *call, uint32_t s
 	for (int unit = span->first; unit <= span->last; unit++)
 		if (proc->own->has[span->file][unit] < span->mode)
 			return;
-	if (fate_refuses(call, stat) || gives_up_room(call, stat))
+	if (fate_refuses(call, stat) || lacks_room(call, stat))
 		return;
 	if (host->world->server->is_up && host->world->server->life == call->server_life)
 		world_fail(host->world, "I4", "%u of host %u may not reclaim file %u, %u-%u: %u", proc->svid,
 			   host->index, span->file, span->first, span->last, stat);
 }
 
-/* The server cannot promise anything just now; or the file is not available, and may be before grace ends. */
+/* The file is not available, and may be before grace ends. Any other refusal is final, as for Linux. */
 bool reclaim_retries(const struct call *call, uint32_t stat)
 {
 	struct host *host = call->host;
 
-	if (fate_refuses(call, stat))
-		return !host->world->is_ending && rng_chance(&host->reclaim_rng, PATIENCE);
-	return stat == HF_NLM_DENIED_NOLOCKS && !gives_up_room(call, stat);
+	return fate_refuses(call, stat) && !host->world->is_ending &&
+	       rng_chance(&host->reclaim_rng, PATIENCE);
 }
 
 void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_t sent_at)

@@ -106,15 +106,11 @@ static bool reclaims_less(struct world *world, const struct host *host, const st
 	return false;
 }
 
-/* I4: a lock is reclaimed however full the server is; but a store that has failed refuses it for now. */
-static void check_room(struct world *world, const struct host *host, struct call *call)
+/* I4: a lock is reclaimed however full the server is. A store that has failed is no excuse: the refusal would
+ * be final, so the server does not answer until the store is back. */
+static void check_room(struct world *world, const struct host *host, const struct call *call)
 {
-	call->is_excused |= !world->server->could_promise || !world->server->recovery ||
-			    !hf_recovery_can_promise(world->server->recovery);
-	/* The answer to a call that was sent again may be a copy of one that nothing has seen, made when the
-	 * store had failed. */
-	if (!call->is_excused && call->sending.n == 1 && !*host->old_name && world->server->grace_is_on &&
-	    !fate_refuses(call, HF_NLM_DENIED_NOLOCKS) &&
+	if (!*host->old_name && world->server->grace_is_on && !fate_refuses(call, HF_NLM_DENIED_NOLOCKS) &&
 	    !(call->kind == CALL_RECLAIM && reclaims_less(world, host, call)))
 		world_fail(world, "I4", "there is no room for what %u of host %u reclaims", call->proc->svid,
 			   host->index);

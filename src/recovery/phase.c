@@ -35,7 +35,8 @@
  * drops every call, and its clients take a while until they call again: when the lease is
  * back, the whole window begins anew. A process that stood still finds their calls in its
  * sockets: the window is longer by that time. Many short standstills take as much time from
- * the clients as a long one, so that each counts.
+ * the clients as a long one, so that each counts. While the store cannot write, reclaims are
+ * not answered, and each of them begins the window anew.
  *
  * Two things go on beside the phases. A store that cannot write (store/health.c) does
  * not change the phase: nothing is promised meanwhile (hf_recovery_can_promise()). And
@@ -336,6 +337,11 @@ int hf_phase_decide(struct hf_recovery *recovery)
 int hf_phase_restart_clock(struct hf_recovery *recovery)
 {
 	return is_grace(recovery->phase.now) ? start_clock(recovery) : 0;
+}
+
+void hf_recovery_put_off_reclaim(struct hf_recovery *recovery)
+{
+	(void)hf_phase_restart_clock(recovery);
 }
 
 /* Grace ends */

@@ -306,6 +306,8 @@ enum hf_recovery_reclaim {
 enum hf_recovery_reclaim hf_recovery_reclaim(struct hf_recovery *recovery,
 					     const struct hf_lock_request *request);
 
+/* A reclaim was not answered, because the store cannot write: the window of grace begins anew. */
+void hf_recovery_put_off_reclaim(struct hf_recovery *recovery);
 /* The owner has unlocked the range: it does not reclaim any of it after grace. */
 void hf_recovery_unlocked(struct hf_recovery *recovery, const struct hf_lock_target *who,
 			  struct hf_range range);

@@ -71,15 +71,34 @@ class Failing(Recovering):
 
     def in_one_go(self, host, *calls):
         """(procedure, lock) in one write, so in one turn and one commit, which fails: their answers, in order."""
-        messages = [call_message(nlm.PROGRAM, 4, procedure, lock.args(procedure)) for procedure, lock in calls]
-        procedures = {message[:4]: procedure for message, (procedure, _) in zip(messages, calls)}
+        messages = self.messages_of(*calls)
         caller = host.caller()
         self.break_store()
-        caller.sock.sendall(b"".join(record(message) for message in messages))
+        self.send(caller, messages)
         self.pull()
+        return self.hear(caller, messages)
+
+    @staticmethod
+    def messages_of(*calls):
+        """(procedure, message) of each (procedure, lock); one that is sent again is the same call."""
+        return [(procedure, call_message(nlm.PROGRAM, 4, procedure, lock.args(procedure))) for procedure, lock in calls]
+
+    @staticmethod
+    def send(caller, messages):
+        caller.sock.sendall(b"".join(record(message) for _, message in messages))
+
+    @staticmethod
+    def hear(caller, messages):
+        procedures = {message[:4]: procedure for procedure, message in messages}
         replies = [caller.receive() for _ in messages]
         by_xid = {reply[:4]: nlm.res_of(procedures[reply[:4]], result_of(reply)).stat for reply in replies}
-        return [by_xid[message[:4]] for message in messages]
+        return [by_xid[message[:4]] for _, message in messages]
+
+    def assert_silent(self, caller):
+        """No reply to an earlier call comes, and the connection goes on."""
+        ping = call_message(nlm.PROGRAM, 4, 0)
+        caller.sock.sendall(record(ping))
+        self.assertEqual(caller.receive()[:4], ping[:4], "no other reply")
 
     def bulky(self, host):
         """Locks that do not fit anywhere any more, and go first."""
@@ -155,14 +174,39 @@ class Failing(Recovering):
         self.assertEqual(self.a.grants.matching(lambda heard: heard.grant.fh == self.fh), [])
 
     def test_reclaim(self):
-        """The store does not know the lock. The client may repeat the reclaim after grace, so the lock stays its own."""
+        """The store fails with it, and does not know the lock. A client takes a refusal for final, and repeats a reclaim
+        that is not answered, perhaps after grace: so the lock stays its own."""
         self.restart("--clear-store", store__lock_durability="none", recovery__grace="always", recovery__early_end="false")
         lock = self.lock_of(self.a, 0, 5)
-        self.assertEqual(self.in_one_go(self.a, (nlm.LOCK, lock.but(reclaim=True))), [nlm.S_NOLOCKS])
+        reclaim = self.messages_of((nlm.LOCK, lock.but(reclaim=True)))
+        caller = self.a.caller()
+        self.break_store()
+        self.send(caller, reclaim)
+        self.pull()
+        self.until(lambda: CANNOT in self.log, "it fails")
+        self.assert_silent(caller)
         self.back()
         self.assertEqual(self.rest.call("POST", "/api/v1/grace/end", token=True).status, 200)
         self.assertEqual(self.b.lock(self.lock_of(self.b, 0, 5)), nlm.S_DENIED)
-        self.assert_granted(self.a, lock.but(reclaim=True))
+        self.send(caller, reclaim)
+        self.assertEqual(self.hear(caller, reclaim), [nlm.S_GRANTED])
+
+    def test_reclaims_in_an_outage(self):
+        lock, share = self.held(self.a, 0, 5), self.lock_of(self.a, access=2, deny=1)
+        self.assertEqual(self.a.share(share), nlm.S_GRANTED)
+        self.restart()
+        self.break_store()
+        self.pull()
+        self.until(lambda: self.c.mon("server", transport="tcp")[0] == 1 and CANNOT in self.log, "it fails")
+        caller = self.a.caller()
+        reclaims = self.messages_of((nlm.LOCK, lock.but(reclaim=True)), (nlm.SHARE, share.but(reclaim=True)))
+        self.send(caller, reclaims)
+        self.assert_silent(caller)
+        self.back()
+        self.send(caller, reclaims)
+        self.assertEqual(self.hear(caller, reclaims), [nlm.S_GRANTED] * 2)
+        self.until(lambda: self.b.lock(self.lock_of(self.b, 0, 5)) == nlm.S_DENIED, "grace has ended, and A has its lock")
+        self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_DENIED)
 
     def test_share_reservation(self):
         share = self.lock_of(self.a, access=2, deny=1)
@@ -332,7 +376,7 @@ class FullDisk(Failing):
     backend = ("store.backend=lmdb",)
     stays_broken = False  # what is already the files' own may be enough for all that is held, at the first look 0.1 s later
 
-    test_reclaim = None  # one registration fits into what LMDB has already
+    test_reclaim = test_reclaims_in_an_outage = None  # one registration fits into what LMDB has already
     test_restart_of_a_client = None  # and so does a deletion
     # for as long as the outage lasts, which may be over
     test_waiter_is_told_when_it_is_back = test_poll_that_was_refused = None

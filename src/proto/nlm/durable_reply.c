@@ -8,11 +8,14 @@
  *
  * What cannot be made durable is not granted. A wait is cancelled. A lock that only gave its owner something
  * new is released. A lock that repeated or replaced what the owner held stays, or the owner would lose what
- * it was promised before: it may then have more than it knows of, until it unlocks. So does a reclaim: the
- * owner had that lock, will ask again, and grace may be over by then. For the same reason an exclusive lock
- * becomes a shared one only when that is stored: the owner must never have less than it was promised. In each
- * case the program that asked gets an error and does not wait: a wait for the same lock, which may be in the
- * queue or granted by now, is left.
+ * it was promised before: it may then have more than it knows of, until it unlocks. For the same reason an
+ * exclusive lock becomes a shared one only when that is stored: the owner must never have less than it was
+ * promised. In each case the program that asked gets an error and does not wait: a wait for the same lock,
+ * which may be in the queue or granted by now, is left.
+ *
+ * A reclaim gets no reply then. Its lock stays: the owner had it, and grace may be over when the client sends
+ * the call again. Any refusal would be final. A client does not repeat a reclaim that is refused: it goes on
+ * with a lock that the server does not have. A client does repeat a call that is not answered.
  */
 #include "proto/nlm/durable_reply.h"
 
@@ -69,7 +72,7 @@ static void undo_reservation(struct hf_nlm_op *op)
 
 void hf_nlm_undo(struct hf_nlm_op *op, enum hf_nlm_finish finish)
 {
-	struct lock_of lock = { op->target, op->range, hf_nlm_mode(op), op->args.block };
+	struct lock_of lock = { op->target, op->range, hf_nlm_mode(op), op->args.block && !op->args.reclaim };
 
 	if (finish == HF_NLM_FINISH_RESERVATION)
 		undo_reservation(op);
@@ -97,33 +100,41 @@ static void downgrade(struct hf_nlm_op *op)
 	hf_nlm_call_off_changed(op->nlm, &op->target);
 }
 
+/* The client takes a while to send the reclaim again, and must find grace then. */
+static void put_off_reclaim(struct hf_nlm_op *op)
+{
+	hf_recovery_put_off_reclaim(op->nlm->options.recovery);
+	hf_nlm_op_drop(op);
+}
+
 /*
- * A client does not repeat a reclaim that is answered DENIED_GRACE_PERIOD. A wait may be stored, and its end
- * cannot be: a run that goes on would grant it to a program that was refused. So the client asks again, and
- * the wait keeps its place.
+ * A wait may be stored, and its end cannot be: a run that goes on would grant it to a program that was
+ * refused. So the client asks again, and the wait keeps its place.
  */
-enum hf_nlm_stat hf_nlm_not_stored(const struct hf_nlm_op *op)
+enum hf_nlm_stat hf_nlm_not_stored(struct hf_nlm_op *op)
 {
 	const struct hf_nlm_options *options = &op->nlm->options;
 	bool may_be_stored = op->args.block && hf_recovery_is_continuable(options->recovery);
 
-	if (!op->args.reclaim && (options->store_comes_back || may_be_stored))
-		return HF_NLM_DENIED_GRACE_PERIOD;
-	return HF_NLM_DENIED_NOLOCKS;
+	if (op->args.reclaim) {
+		put_off_reclaim(op);
+		return HF_NLM_LATER;
+	}
+	return options->store_comes_back || may_be_stored ? HF_NLM_DENIED_GRACE_PERIOD
+							  : HF_NLM_DENIED_NOLOCKS;
 }
 
 /*
  * What becomes of a lock or a wait that could not be made durable. The store may have it all the same: its
  * answer can be lost. A run that goes on from there, or another node, would hold what the client was refused.
  * So the client is told to ask again, and the next answer is a certain one. A reservation is counted, and
- * would be counted twice. A client does not repeat a reclaim that is answered so, and grace may be over when
- * the store fails. The run of a grace period is not continued.
+ * would be counted twice. The run of a grace period is not continued.
  */
-static enum hf_nlm_stat refusal(const struct hf_nlm *nlm, enum hf_nlm_finish finish, bool is_reclaim)
+static enum hf_nlm_stat refusal(const struct hf_nlm *nlm, enum hf_nlm_finish finish)
 {
 	struct hf_recovery *recovery = nlm->options.recovery;
 
-	if (!is_reclaim && finish != HF_NLM_FINISH_RESERVATION && hf_recovery_is_continuable(recovery) &&
+	if (finish != HF_NLM_FINISH_RESERVATION && hf_recovery_is_continuable(recovery) &&
 	    hf_recovery_phase(recovery) == HF_PHASE_SERVING)
 		return HF_NLM_DENIED_GRACE_PERIOD;
 	return HF_NLM_DENIED_NOLOCKS;
@@ -148,21 +159,39 @@ static void refuse_release(struct hf_nlm_op *op)
 
 static void reply_downgraded(struct hf_nlm_op *op, enum hf_nlm_stat stat);
 
+static void refuse_promise(struct hf_nlm_op *op)
+{
+	hf_nlm_undo(op, op->finish);
+	if (op->args.reclaim)
+		put_off_reclaim(op);
+	else
+		hf_nlm_reply(op, refusal(op->nlm, op->finish));
+}
+
+static void finish_without_store(struct hf_nlm_op *op)
+{
+	switch (op->finish) {
+	case HF_NLM_FINISH_RESTART:
+		hf_nlm_op_drop(op);
+		break;
+	case HF_NLM_FINISH_RELEASE:
+		refuse_release(op);
+		hf_nlm_reply(op, op->stat);
+		break;
+	case HF_NLM_FINISH_DOWNGRADED:
+		hf_nlm_reply(op, op->stat);
+		break;
+	default:
+		refuse_promise(op);
+		break;
+	}
+}
+
 static void finish(struct hf_nlm_op *op)
 {
-	bool is_durable = op->storing.is_durable;
-
-	if (!is_durable && op->finish == HF_NLM_FINISH_RESTART) {
-		hf_nlm_op_drop(op);
-		return;
-	}
-	if (!is_durable && op->finish == HF_NLM_FINISH_RELEASE) {
-		refuse_release(op);
-	} else if (!is_durable && op->finish != HF_NLM_FINISH_DOWNGRADED) {
-		op->stat = refusal(op->nlm, op->finish, op->args.reclaim);
-		hf_nlm_undo(op, op->finish);
-	}
-	if (is_durable && op->finish == HF_NLM_FINISH_DOWNGRADE)
+	if (!op->storing.is_durable)
+		finish_without_store(op);
+	else if (op->finish == HF_NLM_FINISH_DOWNGRADE)
 		reply_downgraded(op, op->stat);
 	else
 		hf_nlm_reply(op, op->stat);
@@ -214,7 +243,7 @@ static void store(struct hf_nlm_op *op, enum hf_nlm_stat stat, enum hf_nlm_finis
  * much as to serve it. So the reply is made at once, into the queue of its connection, and the connection
  * sends nothing until the store has written (rpc/delay.h): one promise for all replies of a turn. If the
  * store cannot write, the locks are released again, and the replies are changed where they are before they
- * leave.
+ * leave. The reply to a reclaim, which must not leave then, is not batched.
  *
  * There are two batches, since more may come while the medium is slow: one fills, as long as the store has
  * not begun with its records, and one waits. A reply that fits in neither suspends its operation.
@@ -233,7 +262,6 @@ struct hf_nlm_undo {
 	uint32_t export;
 	bool is_release; /* nothing is undone, but the client is to ask again */
 	bool is_new;
-	bool is_reclaim;
 	bool waits;
 	uint8_t mode;
 	uint8_t handle_len;
@@ -259,13 +287,12 @@ static void undo_batched(struct hf_nlm *nlm, const struct hf_nlm_undo *undo)
 	}
 	undo_lock(nlm->locks, &lock, undo->is_new ? HF_NLM_FINISH_NEW_LOCK : HF_NLM_FINISH_REPEAT);
 	if (undo->stat)
-		hf_xdr_set_word(undo->stat, refusal(nlm, HF_NLM_FINISH_NEW_LOCK, undo->is_reclaim));
+		hf_xdr_set_word(undo->stat, refusal(nlm, HF_NLM_FINISH_NEW_LOCK));
 }
 
-/* The results of a lock and of a reclaim whose replies are batched, for the metrics, until the store has
- * written: other objects than the result of a reply that is not undone, with the same text. */
+/* The result of a lock whose reply is batched, for the metrics, until the store has written: another object
+ * than the result of a reply that is not undone, with the same text. */
 static const char granted_if_stored[] = "GRANTED";
-static const char reclaimed_if_stored[] = "GRANTED";
 
 static void forget_undos(struct hf_nlm_batch *batch)
 {
@@ -274,10 +301,10 @@ static void forget_undos(struct hf_nlm_batch *batch)
 	batch->n_undos = 0;
 }
 
-static const char *result_of(const struct hf_nlm_batch *batch, bool is_durable, bool is_reclaim)
+static const char *result_of(const struct hf_nlm_batch *batch, bool is_durable)
 {
 	return hf_nlm_stat_name(is_durable ? HF_NLM_GRANTED_STAT
-					   : refusal(batch->nlm, HF_NLM_FINISH_NEW_LOCK, is_reclaim));
+					   : refusal(batch->nlm, HF_NLM_FINISH_NEW_LOCK));
 }
 
 static void on_batch_promise(struct hf_promise *promise, bool is_durable)
@@ -285,8 +312,7 @@ static void on_batch_promise(struct hf_promise *promise, bool is_durable)
 	struct hf_nlm_batch *batch = hf_container_of(promise, struct hf_nlm_batch, promise);
 
 	batch->is_waiting = false;
-	hf_rpc_delay_change_result(&batch->delay, granted_if_stored, result_of(batch, is_durable, false));
-	hf_rpc_delay_change_result(&batch->delay, reclaimed_if_stored, result_of(batch, is_durable, true));
+	hf_rpc_delay_change_result(&batch->delay, granted_if_stored, result_of(batch, is_durable));
 	for (size_t i = 0; !is_durable && i < batch->n_undos; i++)
 		undo_batched(batch->nlm, &batch->undos[i]);
 	forget_undos(batch);
@@ -373,7 +399,7 @@ static bool batch_granted(struct hf_nlm_op *op, bool is_new)
 {
 	const struct hf_lock_target *who = &op->target;
 	const struct hf_rpc_connection *connection;
-	struct hf_nlm_batch *batch = choose_batch(op);
+	struct hf_nlm_batch *batch = op->args.reclaim ? NULL : choose_batch(op);
 	struct hf_nlm_undo *undo;
 
 	if (!batch || !has_room(batch) || !(connection = hf_rpc_delay_call(&batch->delay, op->call)))
@@ -387,14 +413,12 @@ static bool batch_granted(struct hf_nlm_op *op, bool is_new)
 	undo->export = who->export;
 	undo->is_release = false;
 	undo->is_new = is_new;
-	undo->is_reclaim = op->args.reclaim;
 	undo->waits = op->args.block;
 	undo->mode = hf_nlm_mode(op);
 	undo->handle_len = (uint8_t)who->handle.len;
 	memmove(undo->handle, who->handle.data,
 		who->handle.len); /* a memcpy would be slower: see hf_oh_set() */
-	undo->stat = put_status(op, HF_NLM_GRANTED_STAT,
-				undo->is_reclaim ? reclaimed_if_stored : granted_if_stored);
+	undo->stat = put_status(op, HF_NLM_GRANTED_STAT, granted_if_stored);
 	hf_nlm_op_end(op);
 	promise_batch(batch);
 	return true;

@@ -14,8 +14,9 @@ void hf_nlm_reply_restart(struct hf_nlm_op *op);
 
 /* Undoes at once what would be undone if it could not be made durable; consumes nothing. */
 void hf_nlm_undo(struct hf_nlm_op *op, enum hf_nlm_finish how);
-/* The answer to a client whose lock could not be stored. */
-enum hf_nlm_stat hf_nlm_not_stored(const struct hf_nlm_op *op);
+/* The answer to a client whose lock could not be stored. LATER: it was a reclaim, and the operation is over
+ * without a reply. */
+enum hf_nlm_stat hf_nlm_not_stored(struct hf_nlm_op *op);
 
 /* Life */
 void hf_nlm_batches_init(struct hf_nlm *nlm);

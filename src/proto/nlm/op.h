@@ -25,9 +25,10 @@
  *
  * Other ends: the call makes no sense (garbage); its client died while the operation was suspended (replied
  * with DENIED_GRACE_PERIOD: its locks would belong to a process that is gone; a reclaim is dropped, and its
- * client sends it again); the server stops (dropped: nothing is changed after the stop was marked as clean);
- * no memory to suspend (SYSTEM_ERR); no memory later on (DENIED_NOLOCKS). A connection that breaks ends
- * nothing: the call goes on, and its reply goes nowhere.
+ * client sends it again); the store cannot write what a reclaim would be promised (dropped for the same
+ * reason); the server stops (dropped: nothing is changed after the stop was marked as clean); no memory to
+ * suspend (SYSTEM_ERR); no memory later on (DENIED_NOLOCKS). A connection that breaks ends nothing: the call
+ * goes on, and its reply goes nowhere.
  *
  * An operation lives on the stack until hf_nlm_op_suspend() moves it to the heap. A procedure's run function
  * consumes it: each path through it ends with a reply or with a suspension, and neither leaves the operation

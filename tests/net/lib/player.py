@@ -249,12 +249,8 @@ class Player(Reserver, threading.Thread):
 
     def reclaim_one(self, procedure, lock, state):
         """The answer; None: the server was killed again, and all begins anew."""
-        stat = nlm.S_NOLOCKS
-        while stat == nlm.S_NOLOCKS:  # the store cannot write: it will
-            stat = self.insist(procedure, lock)
-            if self.told_state() != state or self.is_over:
-                return None
-        return stat
+        stat = self.insist(procedure, lock)  # no answer comes while the store cannot write
+        return None if self.told_state() != state or self.is_over else stat
 
     def reclaim(self):
         state = self.told_state()

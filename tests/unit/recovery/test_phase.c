@@ -213,6 +213,24 @@ static void test_time_without_the_lease_does_not_count(void **state)
 	hf_loop_set_lease(w.loop, NULL);
 }
 
+/* A reclaim gets no answer while the store cannot write: its client has the whole window to send it again. */
+static void test_a_reclaim_that_is_put_off_begins_the_window_anew(void **state)
+{
+	const uint64_t window = 60 * HF_NS_PER_S;
+
+	w.options.window_ns = window;
+	hold_one();
+	world_restart(&w);
+	turn_for(w.loop, window / 2);
+	hf_recovery_put_off_reclaim(w.recovery);
+	turn_for(w.loop, window - HF_NS_PER_S);
+	assert_int_equal(phase(), HF_PHASE_CHECKED_GRACE);
+	turn_for(w.loop, window / 8);
+	assert_int_equal(phase(), HF_PHASE_SERVING);
+	hf_recovery_put_off_reclaim(w.recovery); /* no grace begins */
+	assert_int_equal(phase(), HF_PHASE_SERVING);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -229,6 +247,7 @@ int main(void)
 		T(test_no_simulated_restart_while_stopping),
 		T(test_stop_in_grace),
 		T(test_time_without_the_lease_does_not_count),
+		T(test_a_reclaim_that_is_put_off_begins_the_window_anew),
 	};
 
 	return cmocka_run_group_tests_name("phase", tests, NULL, NULL);

@@ -77,7 +77,7 @@ static void test_what_the_client_has_stays(void **state)
 }
 
 /* A connection counts for more than the datagrams that made the client privileged. That it is not so any more
- * must be stored; if it cannot be, the reclaim is refused as every lock that the store cannot have. */
+ * must be registered; if there is no memory for that, the reclaim is refused. */
 static void test_a_reclaim_from_another_port(void **state)
 {
 	const struct ask again = { .is_reclaim = true, .by_tcp = true, .port = 40000 };
