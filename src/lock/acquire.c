@@ -15,8 +15,9 @@
  * All memory is reserved before the first change.
  *
  * A queued waiter blocks a later request too, unless that waiter waits for the
- * requesting owner anyway. Locks that the owner already holds need no rule of
- * their own: a waiter that conflicts with them waits for the owner directly.
+ * requesting owner anyway, or the owner was promised the range before. Locks that the
+ * owner already holds need no rule of their own: a waiter that conflicts with them
+ * waits for the owner directly.
  */
 #include "lock/internal.h"
 
@@ -97,6 +98,15 @@ static void sort_queued_conflicts(struct attempt *try)
 	}
 }
 
+/* The owner was promised the range before that waiter asked. Refused, it would go on with a lock that it does
+ * not have. It closes no cycle as long as it waits for nothing itself. */
+static bool comes_before_waiters(const struct attempt *try)
+{
+	const struct hf_owner *owner = try->place.owner;
+
+	return (try->request->reclaim || try->request->is_due) && !(owner && owner->n_waiters);
+}
+
 static void find_conflicts(struct attempt *try)
 {
 	const struct hf_lock_request *request = try->request;
@@ -108,7 +118,7 @@ static void find_conflicts(struct attempt *try)
 		hf_lock_file_conflict_at(file, &try->aim, try->place.holding, request->range, request->mode);
 	if (try->holder && !request->wait)
 		return;
-	if (file->n_waiters)
+	if (file->n_waiters && !comes_before_waiters(try))
 		queued = hf_waiters_conflict(try->locks, file, try->place.holding, request->range,
 					     request->mode, UINT64_MAX);
 	if (!try->holder && !queued)

@@ -6,7 +6,7 @@
  *
  *   - a request that would wait for an owner that waits for the requesting
  *     owner, directly or through others, is not queued (DEADLOCK);
- *   - a request passes only waiters that wait for its owner anyway;
+ *   - a request passes only waiters that wait for its owner anyway, or its owner waits for nothing;
  *   - a grant turns "behind its waiter" into "behind its lock";
  *   - every other change only removes edges.
  *

@@ -226,7 +226,8 @@ struct hf_lock_request {
 	bool must_wait;        /* a restart restores it: it goes to the end of the queue, whatever is free */
 	bool reclaim;          /* was held before our restart */
 	bool backed_only;      /* reclaim: the restored list is complete, nothing else was held */
-	bool is_due;           /* the owner was promised it before: limits count as for an unlock */
+	bool is_due;           /* the owner was promised it before: limits count as for an unlock, and waiters
+				  are not in its way, as for a reclaim */
 	bool is_volatile;
 	bool no_downgrade; /* a shared request leaves exclusive locks of the owner exclusive */
 	void *user;        /* the protocol's data of the waiter; a repeated request replaces it */

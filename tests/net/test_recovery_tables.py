@@ -559,6 +559,20 @@ class Table(Evidence):
         self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
         self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
 
+    def test_late_reclaim_before_a_waiter(self):
+        """A waiter has nothing: what A had was never another's."""
+        lock = self.held(self.a, offset=0, length=5, exclusive=False)
+        self.restart(recovery__window_seconds="1")
+        self.until(lambda: not self.in_grace(), "grace ends")
+        theirs = lock.but(name=self.b.name)
+        self.assert_granted(self.b, theirs)
+        self.assert_blocked(self.c, self.lock_of(self.c, 0, 5))
+        self.assertEqual(self.reclaim(self.a, lock), nlm.S_GRANTED)
+        self.assertEqual(self.b.unlock(theirs), nlm.S_GRANTED)
+        self.assertEqual(self.c.grants.matching(lambda heard: heard.grant.fh == self.fh), [], "A has it")
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        self.c.wait_granted(lock)
+
     def test_late_reclaim_of_what_its_owner_has_unlocked(self):
         """A reclaim that comes after the UNLOCK is a delayed copy, or forged."""
         lock = self.held(self.a, offset=0, length=5)

@@ -472,6 +472,15 @@ static int acquire_later(struct model *m, const struct model_request *r, const s
 	return HF_LOCK_E_QUEUED;
 }
 
+static bool waits(const struct model *m, int owner)
+{
+	for (int f = 0; f < FILES; f++)
+		for (int i = 0; i < m->queues[f].n; i++)
+			if (m->queues[f].at[i].owner == owner)
+				return true;
+	return false;
+}
+
 int model_acquire(struct model *m, const struct model_request *r)
 {
 	struct model_queue *queue = &m->queues[r->file];
@@ -496,9 +505,10 @@ int model_acquire(struct model *m, const struct model_request *r)
 	}
 	is_in_the_way = others_hold_against(m, r->file, r->owner, r->from, r->to, r->mode);
 	reach_from(m, r->owner, &reach);
-	for (int i = 0; i < queue->n; i++)
-		if (waiters_clash(&queue->at[i], &w) && !reach.waiters[r->file][i])
-			is_in_the_way = true;
+	if (!(r->reclaim || r->is_due) || waits(m, r->owner))
+		for (int i = 0; i < queue->n; i++)
+			if (waiters_clash(&queue->at[i], &w) && !reach.waiters[r->file][i])
+				is_in_the_way = true;
 	if (!is_in_the_way)
 		return acquire_now(m, r);
 	return r->wait ? acquire_later(m, r, &reach) : HF_LOCK_E_CONFLICT;

@@ -72,7 +72,7 @@ struct model {
 struct model_request {
 	int file, owner, from, to;
 	uint8_t mode;
-	bool wait, reclaim, backed_only, is_volatile, no_downgrade;
+	bool wait, reclaim, backed_only, is_due, is_volatile, no_downgrade;
 	uint32_t state;
 	uintptr_t user;
 };

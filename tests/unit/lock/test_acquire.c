@@ -236,6 +236,54 @@ static void test_what_is_due_counts_against_twice_the_limit(void **state)
 	bed_close(&bed);
 }
 
+static int acquire_due(struct bed *bed, int owner, enum hf_lock_mode mode, uint64_t start, uint64_t end)
+{
+	const struct hf_lock_request due = {
+		.who = bed_target(bed, owner), .range = { start, end }, .mode = mode, .is_due = true
+	};
+
+	return hf_lock_acquire(bed->locks, &due, NULL);
+}
+
+/* A reclaim that comes late: no other owner had the range, and a waiter has nothing. */
+static void test_what_is_due_comes_before_a_waiter(void **state)
+{
+	bed_lock(*state, 11, S, 0, 9);
+	bed_wait(*state, 21, E, 0, 9);
+	assert_int_equal(bed_lock(*state, 1, S, 0, 9), HF_LOCK_E_CONFLICT);
+	assert_int_equal(acquire_due(*state, 1, S, 0, 9), HF_LOCK_OK);
+	assert_int_equal(acquire_due(*state, 1, E, 0, 9), HF_LOCK_E_CONFLICT);
+	bed_unlock(*state, 11, 0, 9);
+	assert_locked(*state, 21, "");
+	bed_unlock(*state, 1, 0, 9);
+	assert_locked(*state, 21, "E[0,9]?");
+}
+
+/* In grace, after a restart that keeps its waiters. */
+static void test_a_reclaim_comes_before_a_waiter(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 11, S, 0, 9);
+	bed_wait(bed, 21, E, 0, 9);
+	hf_lock_set_grace(bed->locks, true);
+	assert_int_equal(bed_reclaim(bed, 1, S, 0, 9, false), HF_LOCK_OK);
+	hf_lock_set_grace(bed->locks, false);
+	assert_locked(bed, 1, "S[0,9]");
+	assert_int_equal(bed_waiters(bed), 1);
+}
+
+/* 1 waits for 21, which would wait for 1. */
+static void test_what_is_due_closes_no_cycle(void **state)
+{
+	bed_lock(*state, 11, S, 0, 9);
+	bed_lock(*state, 21, E, 20, 29);
+	bed_wait(*state, 21, E, 0, 9);
+	bed_wait(*state, 1, E, 20, 29);
+	assert_int_equal(acquire_due(*state, 1, S, 0, 9), HF_LOCK_E_CONFLICT);
+	assert_locked(*state, 1, "");
+}
+
 static void test_limit_of_waiters(void **state)
 {
 	struct bed bed;
@@ -506,6 +554,9 @@ int main(void)
 		cmocka_unit_test(test_unlock_counts_against_twice_the_limit),
 		cmocka_unit_test(test_reclaim_counts_against_twice_the_limit),
 		cmocka_unit_test(test_what_is_due_counts_against_twice_the_limit),
+		bed_test_of(test_what_is_due_comes_before_a_waiter),
+		bed_test_of(test_a_reclaim_comes_before_a_waiter),
+		bed_test_of(test_what_is_due_closes_no_cycle),
 		cmocka_unit_test(test_limit_of_waiters),
 		cmocka_unit_test(test_limit_of_waiters_counts_grants_in_flight),
 		cmocka_unit_test(test_waiter_counts_as_the_lock_it_will_become),

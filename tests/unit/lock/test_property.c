@@ -559,6 +559,9 @@ static void draw_request(struct model_request *r)
 		r->reclaim = true;
 		r->wait = false;
 		r->backed_only = chance(2);
+	} else if (chance(8) == 0) {
+		r->is_due = true;
+		r->wait = false;
 	}
 }
 
@@ -593,9 +596,10 @@ static void do_acquire(void)
 	draw_request(&r);
 	if (n_queued() >= MAX_QUEUED)
 		r.wait = false;
-	snprintf(w.what, sizeof(w.what),
-		 "acquire file %d owner %d [%d,%d] mode %d wait %d reclaim %d no_downgrade %d state %u",
-		 r.file, r.owner, r.from, r.to, r.mode, r.wait, r.reclaim, r.no_downgrade, r.state);
+	snprintf(
+		w.what, sizeof(w.what),
+		"acquire file %d owner %d [%d,%d] mode %d wait %d reclaim %d due %d no_downgrade %d state %u",
+		r.file, r.owner, r.from, r.to, r.mode, r.wait, r.reclaim, r.is_due, r.no_downgrade, r.state);
 	request = (struct hf_lock_request){
 		.who = target_of(r.file, r.owner),
 		.range = range_of(r.file, r.from, r.to),
@@ -604,6 +608,7 @@ static void do_acquire(void)
 		.wait = r.wait,
 		.reclaim = r.reclaim,
 		.backed_only = r.backed_only,
+		.is_due = r.is_due,
 		.is_volatile = r.is_volatile,
 		.no_downgrade = r.no_downgrade,
 		.before = &before,
