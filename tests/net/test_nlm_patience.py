@@ -91,8 +91,9 @@ class Patience(Play):
         by_call_alone = lambda heard: FakeHost.UNKNOWN if heard.is_msg else nlm.S_GRANTED
         cls.no_msg = Scene(cls, by_call_alone, nlm.LOCK_MSG, "udp")
         cls.slow = Scene(cls, FakeHost.SILENT, nlm.LOCK_MSG, "tcp")
+        cls.copied = Scene(cls, cls.answer_with_a_copy, nlm.LOCK_MSG, "tcp")
         scenes = [
-            cls.silent, cls.silent_msg, cls.in_grace, cls.moved, cls.cut_off, cls.no_rpcbind, cls.no_msg, cls.slow
+            cls.silent, cls.silent_msg, cls.in_grace, cls.moved, cls.cut_off, cls.no_rpcbind, cls.no_msg, cls.slow, cls.copied
         ]  # fmt: skip
         # Next in the silent ones' queues stands a healthy one.
         cls.next = {}
@@ -107,6 +108,25 @@ class Patience(Play):
         cls.slow.host.portmap_delay = cls.SLOW
         for scene in scenes:
             scene.begin()
+        heard = cls.copied.host.grants.wait(1)[0]
+        for _ in range(3):
+            cls.copied.host.test(cls.copied.wanted)  # turns of the server go by: it has read the empty reply
+        cls.send_grace(heard)
+
+    @classmethod
+    def send_grace(cls, heard):
+        cls.copied.host.send_granted_res(nlm.put_res(heard.grant.cookie, nlm.S_GRACE))
+
+    @classmethod
+    def answer_with_a_copy(cls, heard):
+        """A client in grace, asked by GRANTED_MSG. When it is asked again, by GRANTED, the network delivers its first answer
+        once more, and loses the second one, by which it took the lock. Then its program does not wait any more."""
+        n = len(cls.copied.host.granted_calls)
+        if n == 0:
+            heard.call.answer()
+        elif n == 1:
+            cls.send_grace(heard)
+        return FakeHost.SILENT if n < 2 else nlm.S_DENIED
 
     @staticmethod
     def move(host):
@@ -166,6 +186,13 @@ class Patience(Play):
         first, second = self.in_grace.tries[:2]
         self.assertGreater(second - first, 4)
         self.assertEqual(self.holder(self.in_grace).svid, 7)
+
+    def test_4_copy_of_an_answer_in_grace(self):
+        """It says nothing of the second call, which the client may have accepted: so the lock stays its own."""
+        self.copied.host.grants.wait(3, timeout=2 * BOUND)
+        self.assertEqual([heard.is_msg for heard in self.copied.host.granted_calls[:2]], [True, False])
+        self.until_logged(self.copied, "no clear answer to GRANTED: the client keeps the lock")
+        self.assertEqual(self.holder(self.copied).svid, 7)
 
     def test_4_silent_lockd_is_told_again_and_then_no_more(self):
         """One try is 5 s at most, the next one comes soon after; in all 30 s. It may have taken the lock, and its

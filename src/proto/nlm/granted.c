@@ -14,7 +14,9 @@
  * client does not want it, it sends CANCEL or UNLOCK.
  *
  * A client in a grace period of its own answers so. It has taken nothing, and wants to be called again. Its
- * grace uses up none of its time, and that try does not make a later DENIED doubtful.
+ * grace uses up none of its time, and that try does not make a later DENIED doubtful. The cookie is the same
+ * for all tries, so a GRANTED_RES that says so may be a copy of the answer to an earlier try. While the
+ * client is asked by GRANTED, it is one, and says nothing of that try.
  *
  * The answer to a LOCK is GRANTED, which is one exchange. The answer to a LOCK_MSG is GRANTED_MSG, to which
  * the client answers with a call, GRANTED_RES, known by our cookie. Some systems know only one of the two: a
@@ -63,6 +65,7 @@ struct grant {
 	struct hf_nlm_route route;
 	uint32_t export; /* whose handle the client has */
 	bool by_msg;
+	bool was_told_by_msg; /* in the last try: its answer is a GRANTED_RES */
 	bool is_exclusive;
 	int32_t svid;
 	uint64_t offset;
@@ -307,6 +310,7 @@ static void tell(struct grant *grant)
 	request.timeout_ns = /* the last try is shorter */
 		HF_MIN(nlm->options.grant_try_ns, grant->began + nlm->options.grant_give_up_ns - now);
 	grant->try_ends = now + request.timeout_ns;
+	grant->was_told_by_msg = grant->by_msg;
 	r = hf_rpc_client_call(nlm->options.client, &grant->pending, &request, on_told, grant);
 	if (r < 0) {
 		hf_trace(r);
@@ -493,6 +497,11 @@ void hf_nlm_grants_deinit(struct hf_nlm *nlm)
 	hf_hashtable_deinit(&nlm->grants_by_cookie);
 }
 
+static bool is_outdated(const struct grant *grant, enum hf_nlm_stat stat)
+{
+	return stat == HF_NLM_DENIED_GRACE_PERIOD && !grant->was_told_by_msg;
+}
+
 /* The client's answer to GRANTED_MSG. Our cookie is a secret between it and us; the address must fit, too. */
 void hf_nlm_proc_granted_res(void *service, struct hf_rpc_call *call)
 {
@@ -506,7 +515,8 @@ void hf_nlm_proc_granted_res(void *service, struct hf_rpc_call *call)
 		return;
 	}
 	grant = find_by_cookie(nlm, res.cookie);
-	if (grant && hf_addr_same_host(&grant->client->address, hf_rpc_call_peer(call)) &&
+	if (grant && !is_outdated(grant, res.stat) &&
+	    hf_addr_same_host(&grant->client->address, hf_rpc_call_peer(call)) &&
 	    !(HF_UNLIKELY(nlm->has_demands) &&
 	      hf_nlm_refuses_answer(nlm, call, grant->export, grant->client)))
 		answer(grant, res.stat);
