@@ -450,14 +450,21 @@ void hf_client_end_older_tag(struct hf_client *client, int32_t state)
 		client->doubt_tag = 0;
 }
 
-int32_t hf_client_state_for(struct hf_client *client, int32_t said, uint64_t age_ns)
+bool hf_client_is_tagged(const struct hf_client *client, int32_t said, uint64_t age_ns)
 {
 	int32_t doubted = client->doubted_state;
 
 	if (HF_LIKELY(!doubted) ||
 	    (age_ns && hf_loop_now(client->clients->options.loop) - age_ns <= client->doubted_at))
-		return said ? said : hf_client_proven_state(client);
-	return said && hf_client_is_newer(said, doubted) ? said : use_doubt_tag(client, said);
+		return false;
+	return !said || !hf_client_is_newer(said, doubted);
+}
+
+int32_t hf_client_state_for(struct hf_client *client, int32_t said, uint64_t age_ns)
+{
+	if (HF_UNLIKELY(hf_client_is_tagged(client, said, age_ns)))
+		return use_doubt_tag(client, said);
+	return said ? said : hf_client_proven_state(client);
 }
 
 void hf_client_set_status(struct hf_client *client, enum hf_client_status status)

@@ -390,6 +390,8 @@ void hf_client_set_status(struct hf_client *client, enum hf_client_status status
  * notice's own number cannot be the tag: a forger could guess it, and locks with it would survive the restart
  * that brings it. */
 int32_t hf_client_state_for(struct hf_client *client, int32_t said, uint64_t age_ns);
+/* Does such a lock get the tag? */
+bool hf_client_is_tagged(const struct hf_client *client, int32_t said, uint64_t age_ns);
 /* Puts into @numbers the numbers of the locks that stay when the client is known to be in the life with the
  * number @state: that number, the tag of the notice that is being checked, and the tags that locks by LOCKs
  * with @state have. Returns how many. */

@@ -535,6 +535,9 @@ void hf_lock_doubt_reservation(struct hf_locks *locks, const struct hf_lock_targ
 /* What the owner has with this access and deny. False: nothing. */
 bool hf_lock_find_reservation(const struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
 			      uint8_t deny, struct hf_lock_reservation_view *viewp);
+/* Does the owner have reservations in the file that have another state number? */
+bool hf_lock_has_reservations_but(const struct hf_locks *locks, const struct hf_lock_target *who,
+				  uint32_t client_state);
 /* How many reservations of exactly this (access, deny) does the owner hold? */
 uint32_t hf_lock_count_reservations(const struct hf_locks *locks, const struct hf_lock_target *who,
 				    uint8_t access, uint8_t deny);

@@ -352,6 +352,23 @@ bool hf_lock_find_reservation(const struct hf_locks *locks, const struct hf_lock
 	return reservation != NULL;
 }
 
+bool hf_lock_has_reservations_but(const struct hf_locks *locks, const struct hf_lock_target *who,
+				  uint32_t client_state)
+{
+	const struct hf_lock_file *file = hf_lock_file_of(locks, who->handle);
+
+	if (!file || !file->n_reservation_records)
+		return false;
+	hf_hash_for_each(node, &locks->reservations, hash_of(locks, file, who)) {
+		const struct hf_lock_reservation *reservation = reservation_of(node);
+
+		if (reservation->file == file && reservation->state != client_state &&
+		    is_owned_by(reservation, who))
+			return true;
+	}
+	return false;
+}
+
 uint32_t hf_lock_count_reservations(const struct hf_locks *locks, const struct hf_lock_target *who,
 				    uint8_t access, uint8_t deny)
 {

@@ -1,4 +1,5 @@
-/* Reservations and locks whose client cannot be registered: that fails when told to (ld --wrap). */
+/* Reservations and locks whose client cannot be registered: that fails when told to (ld --wrap). Reservations
+ * while a notice is being checked. */
 #include "calls.h"
 
 #include <errno.h>
@@ -89,6 +90,27 @@ static void test_a_reclaim_from_another_port(void **state)
 	ask_for(HF_NLM_LOCK, again, "GRANTED");
 }
 
+/* The host was restarted, or not: a SHARE has no number that tells. */
+static void test_one_while_a_notice_is_checked(void **state)
+{
+	struct hf_client *client = world_client(&calls.world, CALLS_HOST, "x");
+	uint32_t dropped;
+
+	reserve((struct ask){ 0 }, "GRANTED");
+	client->doubted_state = 5;
+	client->doubt_tag = hf_client_make_doubt_tag(5, 1);
+	reserve((struct ask){ 0 }, "DENIED_GRACE_PERIOD");
+	dropped = call_up((struct ask){ HF_NLM_SHARE, .name = "x", .is_reclaim = true });
+	reserve((struct ask){ .file = "g" }, "GRANTED");
+	reserve((struct ask){ .file = "g" }, "GRANTED"); /* both were taken during the check */
+	assert_int_equal(n_reservations(), 3);
+	assert_null(calls.said[dropped]); /* the client sends a reclaim again that is not answered */
+	assert_true(hf_recovery_client_rebooted(calls.world.recovery, client, 5));
+	assert_int_equal(n_reservations(), 2); /* those of "g" */
+	reserve((struct ask){ 0 }, "GRANTED");
+	assert_int_equal(n_reservations(), 3);
+}
+
 /* The next run may go on from here: the client gives it up again, and has one less then. */
 static void test_a_release_that_is_not_stored(void **state)
 {
@@ -125,6 +147,7 @@ int main(void)
 		T(test_another_one_goes),
 		T(test_what_the_client_has_stays),
 		T(test_a_reclaim_from_another_port),
+		T(test_one_while_a_notice_is_checked),
 		cmocka_unit_test_setup_teardown(test_a_release_that_is_not_stored, setup_to_go_on,
 						calls_teardown),
 	};
