@@ -120,7 +120,7 @@ class Failing(Recovering):
 
     def back(self):
         self.mend_store()
-        self.until(lambda: BACK in self.log, "it comes back")
+        self.until(lambda: 0 < self.log.count(CANNOT) <= self.log.count(BACK), "it comes back from the last outage, too")
 
     # What was promised stays
 
