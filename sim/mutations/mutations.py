@@ -147,6 +147,7 @@ MUTATIONS = [
      "if (lock->tag != NOT_STORED)\n\t\tdelete_released", "if (false)\n\t\tdelete_released"),
     ("a store that is back is not told of the locks", f"{RECOVERY}/persist.c",
      "hf_lock_tag_all(recovery->locks, resync_lock, recovery);", ""),
+    ("a reclaim is refused while the store cannot write", f"{NLM}/durable_reply.c", "if (op->args.reclaim) {", "if (!op) {"),
     ("undo of what was held before", f"{NLM}/lock.c",
      "is_new = !before.has_any && !args->reclaim;", "is_new = !args->reclaim;"),
     ("a held grant is undone and said", f"{NLM}/durable_reply.c",
@@ -608,6 +609,12 @@ TEST_MUTATIONS = [
      "return may_send(secure->connection) ? hf_outqueue_write_tls(queue, segments, secure->session)\n\t\t\t\t\t    : -ESTALE;",
      "return hf_outqueue_write_tls(queue, segments, secure->session);"),
     ("a handshake goes on without the lease", "src/rpc/secure.c", "if (!may_send(c)) {", "if (!c) {"),
+    ("grace runs out while reclaims are put off", f"{RECOVERY}/phase.c",
+     "(void)hf_phase_restart_clock(recovery);", "(void)recovery;"),
+    ("a waiter is in the way of a late reclaim", f"{LOCK}/acquire.c",
+     "if (file->n_waiters && !comes_before_waiters(try))", "if (file->n_waiters && (!comes_before_waiters(try) || file))"),
+    ("a copied answer from a client's grace cancels a GRANTED", f"{NLM}/granted.c", "&& !grant->was_told_by_msg;", "&& !grant;"),
+    ("a SHARE during a check keeps what was reserved before", f"{NLM}/reservation.c", "if (may_mix_lives(op))", "if (!op && may_mix_lives(op))"),
 ]
 
 TESTS = {
@@ -629,4 +636,8 @@ TESTS = {
     "a notice waits on while its client works": "net/test_trust_tls_locks",
     "a reply leaves over TLS without the lease": "unit/rpc/test_secure",
     "a handshake goes on without the lease": "unit/rpc/test_secure",
+    "grace runs out while reclaims are put off": "unit/recovery/test_phase",
+    "a waiter is in the way of a late reclaim": "unit/lock/test_acquire",
+    "a copied answer from a client's grace cancels a GRANTED": "net/test_nlm_patience",
+    "a SHARE during a check keeps what was reserved before": "unit/proto/nlm/test_reservation",
 }
