@@ -409,14 +409,6 @@ class Addresses(Recovering):
         self.restart(recovery__after_crash="continue")
         self.assertIn("going on", self.daemon.log[self.log_restarted :])
 
-    def test_a_datagram_does_not_move_a_client_of_the_run_before(self):
-        one, two = self.network.SERVER
-        self.hold_and_go_on(self.a)
-        self.assert_granted(self.a, self.lock_of(self.a, 20, 10), server=two, transport="udp")
-        self.restart()
-        self.until_all_are_told()
-        self.assertEqual(self.notices(self.a), [("server", one), (one, one), (two, one)])
-
     def test_a_datagram_bars_no_client_of_the_run_before(self):
         """One from a reserved port, and the client calls from ordinary ones."""
         self.hold_and_go_on(self.a)

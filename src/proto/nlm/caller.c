@@ -152,8 +152,10 @@ static HF_NOINLINE enum hf_nlm_stat note_local(struct hf_nlm_op *op)
 {
 	struct hf_client *client = op->client;
 	const struct hf_addr *local = hf_rpc_call_local(op->call);
-	/* A forged datagram must not choose the address that the notices to another host leave from. */
-	bool is_certain = !hf_client_may_have_connected(client) || !hf_nsm_is_foreign_datagram(op->call);
+	/* A forged datagram must not choose the address that the notices to another host leave from. A client
+	 * of an earlier run counts as one that calls over UDP until it connects: a forged call may have been
+	 * its first, and only a call of its own can put that right. */
+	bool is_certain = !client->has_connected || !hf_nsm_is_foreign_datagram(op->call);
 
 	if (hf_client_has_used(client, local))
 		return HF_NLM_GRANTED_STAT;
