@@ -161,7 +161,7 @@ class OperatorsDoor(Play):
     N_STRANGERS = 300
     N_WRONG = 1000
     N_ROWS = 1000
-    N_READERS = 40
+    N_READERS = 70
 
     def ask_for_status(self):
         """By the command line; the seconds that it took."""
@@ -213,7 +213,7 @@ class OperatorsDoor(Play):
             self.addCleanup(reader.close)
             reader.sendall(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode())
         page = self.rest.get(path)  # from the same address, and last
-        self.assertEqual(len(page.json["locks"]), self.N_ROWS)
+        self.assertGreater(len(page.body), 1 << 20)
         fit = (64 << 20) // len(page.body)
         self.assertLess(2 * fit, self.N_READERS)
         self.until(lambda: self.n_doors() <= fit + 2, "the others are cut off")
