@@ -140,10 +140,12 @@ void reclaim_begin(struct host *host, int32_t state)
 	next(host);
 }
 
-/* No room: tap.c judges whether the server may say so. */
+/* No room: tap.c judges whether the server may say so. A host that was renamed is a further client, for which
+ * there may be no place while its old name has one. */
 static bool lacks_room(const struct call *call, uint32_t stat)
 {
-	return stat == HF_NLM_DENIED_NOLOCKS && call->host->world->flood.limits.locks_per_client;
+	return stat == HF_NLM_DENIED_NOLOCKS &&
+	       (call->host->world->flood.limits.locks_per_client || *call->host->old_name);
 }
 
 /* Was it refused although it has, or should have, the lock? */
