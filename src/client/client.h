@@ -114,9 +114,10 @@ struct hf_client {
 	size_t n_named;         /* likewise */
 	struct hf_client_callback callback;
 	uint8_t priv[HF_CLIENT_PRIV];
-	int32_t sm_state;      /* of src/recovery: its own state number; 0: unknown */
-	bool is_state_proven;  /* likewise: its statd gave it, or its host over TCP from a reserved port */
-	bool has_connected;    /* of proto/nlm: it called by its name over TCP since the server's start */
+	int32_t sm_state;     /* of src/recovery: its own state number; 0: unknown */
+	bool is_state_proven; /* likewise: its statd gave it, or its host over TCP from a reserved port */
+	bool has_connected;   /* of proto/nlm: it called by its name over TCP since the server's start */
+	bool is_privileged_by_datagram; /* likewise: what made it privileged since the start may be forged */
 	int32_t lock_state;    /* the number in its LOCKs since sm_state changed; 0: none. It may be older: a
 				* statd that was started too early gives the old number until it ends */
 	int32_t doubted_state; /* of proto/nsm: the number of the notice that is being checked; 0: none */
@@ -318,12 +319,6 @@ void hf_client_unregister(struct hf_client *client);
 int hf_client_restore(struct hf_client *client, uint64_t registered_at, uint64_t last_seen);
 
 /* What is known of a client */
-/* Over which transport a client of an earlier run called is not stored. A datagram in its name may be forged:
- * it must not change what a connection decides. */
-static inline bool hf_client_may_have_connected(const struct hf_client *client)
-{
-	return client->has_connected || !client->met_at;
-}
 /* It called over TCP or from this host: the source of such a call is not forged. */
 HF_NOINLINE void hf_client_confirm(struct hf_client *client);
 /*

@@ -41,7 +41,8 @@ static bool is_privileged_by_datagrams(const struct hf_nlm_op *op)
 {
 	const struct hf_client *client = op->client;
 
-	return hf_rpc_call_transport(op->call) == HF_RPC_TCP && !hf_client_may_have_connected(client);
+	return hf_rpc_call_transport(op->call) == HF_RPC_TCP && !client->has_connected &&
+	       client->is_privileged_by_datagram;
 }
 
 /* A client that has nothing left may go on from an ordinary port: its host may have mounted anew with another
@@ -127,11 +128,14 @@ void hf_nlm_find_served(struct hf_nlm_op *op)
 /* The first call from a reserved port. */
 static HF_NOINLINE enum hf_nlm_stat note_reserved_port(struct hf_nlm_op *op)
 {
+	bool is_datagram = hf_rpc_call_transport(op->call) == HF_RPC_UDP;
+
 	/* A forged datagram would bar the ports from which the client calls. */
-	if (hf_client_may_have_connected(op->client) && hf_rpc_call_transport(op->call) == HF_RPC_UDP)
+	if (op->client->has_connected && is_datagram)
 		return HF_NLM_GRANTED_STAT;
 	if (hf_client_set_privileged(op->client, true) < 0)
 		return HF_NLM_DENIED_NOLOCKS;
+	op->client->is_privileged_by_datagram = is_datagram;
 	/* The connection from before may be a user's, which must not decide whether the host lives. */
 	if (op->nlm->monitor)
 		op->client->link = hf_rpc_call_link(op->call);

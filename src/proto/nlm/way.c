@@ -157,11 +157,11 @@ static void say(struct hf_nlm *nlm, const struct hf_rpc_call *call, uint32_t exp
 					  "nlm", hf_loop_now(nlm->options.loop));
 }
 
-/* NFS over TLS is TCP, and lock managers use the transport of their mount. So a client of an earlier run
- * locked over TCP. */
+/* How a client of the last run locked is not stored. NFS over TLS is TCP, and lock managers use the transport
+ * of their mount, so it did so over TCP. */
 static bool may_be_forged(const struct hf_nlm_op *op, const struct hf_client *client)
 {
-	return client && client->is_secured && hf_client_may_have_connected(client) &&
+	return client && client->is_secured && (client->has_connected || !client->met_at) &&
 	       hf_rpc_call_transport(op->call) == HF_RPC_UDP;
 }
 
