@@ -80,7 +80,8 @@ void hf_nlm_undo(struct hf_nlm_op *op, enum hf_nlm_finish finish)
 		undo_lock(op->nlm->locks, &lock, finish);
 }
 
-/* Unless its client has died since. */
+/* Unless its client has died since. Grace may have begun since, too (SM_SIMU_CRASH): what was served before it
+ * is done as a reclaim is. */
 static void downgrade(struct hf_nlm_op *op)
 {
 	struct hf_locks *locks = op->nlm->locks;
@@ -89,7 +90,7 @@ static void downgrade(struct hf_nlm_op *op)
 		.range = op->range,
 		.mode = HF_LOCK_SHARED,
 		.client_state = hf_nlm_state_of(op),
-		.reclaim = op->args.reclaim && hf_lock_in_grace(locks),
+		.reclaim = hf_lock_in_grace(locks),
 		.is_due = true,
 		.is_volatile = op->kind->is_unwatched,
 	};

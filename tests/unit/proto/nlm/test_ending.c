@@ -339,6 +339,25 @@ static void test_a_lowering_has_room(void **state)
 	assert_has("x", 4);
 }
 
+/* SM_SIMU_CRASH while it is being stored: what is held stays so, and the client is told of less. */
+static void test_a_lowering_meets_grace(void **state)
+{
+	uint32_t lowering;
+
+	lock((struct ask){ .name = "x" });
+	calls.world.disk.is_slow = true;
+	call_up((struct ask){ HF_NLM_LOCK, .host = "10.0.0.5", .name = "z", .file = "g" });
+	lowering = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .is_shared = true });
+	assert_null(calls.said[lowering]);
+	hf_lock_set_grace(hf_recovery_locks(calls.world.recovery), true);
+	calls.world.disk.is_slow = false;
+	disk_let_go(&calls.world.disk);
+	expect(lowering, "GRANTED");
+	hf_lock_set_grace(hf_recovery_locks(calls.world.recovery), false);
+	expect(call_up((struct ask){ HF_NLM_LOCK, .host = "10.0.0.5", .name = "z", .is_shared = true }),
+	       "GRANTED");
+}
+
 /* A client that has not read that it waits does not know what it is granted. */
 static void test_granted_comes_after_blocked(void **state)
 {
@@ -501,6 +520,7 @@ int main(void)
 						calls_teardown),
 		cmocka_unit_test_setup_teardown(test_a_lowering_that_is_not_stored, setup_to_go_on,
 						calls_teardown),
+		cmocka_unit_test_setup_teardown(test_a_lowering_meets_grace, setup_for_three, calls_teardown),
 		cmocka_unit_test_setup_teardown(test_a_lowering_has_room, setup_for_three, calls_teardown),
 		cmocka_unit_test_setup_teardown(test_an_unlock_that_makes_too_many, setup_for_one,
 						calls_teardown),
