@@ -140,12 +140,32 @@ void reclaim_begin(struct host *host, int32_t state)
 	next(host);
 }
 
-/* No room: tap.c judges whether the server may say so. A host that was renamed is a further client, for which
- * there may be no place while its old name has one. */
+/* As the name that it has now: a host that was renamed is a further client. */
+static bool is_registered(const struct host *host)
+{
+	struct world *world = host->world;
+	struct hf_client *client;
+	uint64_t serial = 0;
+	bool is_found = false;
+
+	while (!is_found && world->server->recovery &&
+	       (client = hf_clients_next(hf_recovery_clients(world->server->recovery), serial))) {
+		serial = client->serial;
+		is_found = hf_client_is_registered(client) && strcmp(client->name, host->name) == 0 &&
+			   check_host_of(world, &client->locking) == host;
+		hf_client_unref(client);
+	}
+	return is_found;
+}
+
+/* No room: tap.c judges whether the server may say so. There may be no place for a host that is not
+ * registered, because the database has lost that, or the host was renamed. */
 static bool lacks_room(const struct call *call, uint32_t stat)
 {
+	const struct host *host = call->host;
+
 	return stat == HF_NLM_DENIED_NOLOCKS &&
-	       (call->host->world->flood.limits.locks_per_client || *call->host->old_name);
+	       (host->world->flood.limits.locks_per_client || !is_registered(host));
 }
 
 /* Was it refused although it has, or should have, the lock? */
