@@ -264,9 +264,9 @@ class Lists(Exported):
         os.kill(self.daemon.process.pid, signal.SIGHUP)
         until(lambda: self.daemon.log.count("configuration loaded again") > before, "it has reloaded")
 
-    def without(self, host):
-        """The list without @host."""
-        others = ", ".join(one.address for one in self.hosts if one is not host)
+    def without(self, *hosts):
+        """The list without @hosts."""
+        others = ", ".join(one.address for one in self.hosts if one not in hosts)
         return (self.exports[0].replace("squash: none", f"squash: none, clients: [127.0.0.1, {others}]"), *self.exports[1:])
 
     def locks(self, what="locks"):
@@ -337,6 +337,21 @@ class Lists(Exported):
         self.assertEqual(self.b.grants.matching(), [])
         self.assertEqual(self.b.lock(waiting), nlm.S_FAILED)
         self.assertEqual(self.b.cancel(waiting), nlm.S_GRANTED)
+
+    def test_low_a_waiter_that_a_reload_removed_is_not_granted_because_another_left(self):
+        """Both leave the queue. The first one to leave was all that the second one waited for."""
+        held = self.lock_of(self.a, exclusive=False)
+        first = self.lock_of(self.b, block=True, svid=2)
+        second = self.lock_of(self.c, block=True, svid=3, exclusive=False)
+        self.assert_granted(self.a, held)
+        self.assert_blocked(self.b, first)
+        self.assert_blocked(self.c, second)
+        self.load(self.without(self.b, self.c))
+        self.assertEqual(self.locks("waiters"), [])
+        self.assertEqual([one["client"] for one in self.locks()], [self.id_of(self.a)])
+        self.assertEqual(self.a.unlock(held), nlm.S_GRANTED)
+        self.assertEqual(self.c.lock(second), nlm.S_FAILED)
+        self.assertEqual(self.c.grants.matching(), [])
 
 
 class Rights(Exported):
