@@ -776,6 +776,13 @@ static int make_files(struct daemon *d)
 	return hf_file_service_new(&d->files, d->loop, d->config, d->cluster ? &key : NULL);
 }
 
+/* Before the first call. The configuration may be another one than that of the run before. */
+static void restore_waiters(struct daemon *d)
+{
+	hf_recovery_restore_waiters(d->recovery);
+	hf_nlm_exports_changed(d->nlm);
+}
+
 static int start(struct daemon *d)
 {
 	int r = make_loops(d);
@@ -796,7 +803,7 @@ static int start(struct daemon *d)
 	if (r == 0)
 		r = make_rpc(d);
 	if (r == 0)
-		hf_recovery_restore_waiters(d->recovery); /* before the first call */
+		restore_waiters(d);
 	if (r == 0)
 		r = hf_listen_all(d->rpc, d->home, d->config, &d->ports.rpc, &d->netids);
 	if (r == 0)

@@ -263,6 +263,49 @@ class Continuing(Base):
         self.release(lock)
 
 
+class RemovedClient(Base):
+    """The configuration of the next run leaves a client out: that run grants it nothing more."""
+
+    def setUp(self):
+        super().setUp()
+        self.addCleanup(self.start_anew)
+
+    def start_anew(self):
+        self.write_config(self.exports)
+        self.restart()
+        for host in self.hosts:
+            host.free_all()
+
+    def restart_without_b(self):
+        others = ", ".join(host.address for host in self.hosts if host is not self.b)
+        self.write_config([self.exports[0].replace("squash: none", f"squash: none, clients: [127.0.0.1, {others}]")])
+        self.restart()
+        self.assert_goes_on()
+
+    def test_waiter_leaves_the_queue(self):
+        lock = self.hold()
+        self.waits(self.b)
+        behind = self.waits(self.c)
+        self.restart_without_b()
+        waiters = self.rest.get("/api/v1/waiters").json["waiters"]
+        self.assertEqual([one["client"] for one in waiters], [self.id_of(self.c)])
+        self.release(lock)
+        self.c.wait_granted(behind)
+        self.assertEqual(self.b.granted_calls, [])
+
+    def test_i6_unanswered_grant_stays(self):
+        """The client may know of its lock."""
+        lock = self.hold()
+        self.b.script = self.b.SILENT
+        waiter = self.waits(self.b)
+        self.release(lock)
+        self.b.wait_granted(waiter)
+        self.restart_without_b()
+        self.b.script = nlm.S_GRANTED
+        self.b.grants.wait(2, lambda heard: heard.grant.fh == waiter.fh)
+        self.assertEqual(self.c.lock(self.lock_of(self.c)), nlm.S_DENIED)
+
+
 class GoneExport(Base):
     """What is stored of a directory that is not exported is in no table, so a run cannot go on with it."""
 

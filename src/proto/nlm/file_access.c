@@ -417,7 +417,9 @@ static bool may_wait(void *context, const struct hf_lock_view *waiter)
 	peer.port = client->is_privileged ? 1 : HF_ADDR_RESERVED_PORTS;
 	answer =
 		hf_exports_admit(files->exports, files->export_id_of(files->user, waiter->who.export), &peer);
-	return answer == HF_ADMITTED || answer == HF_REFUSED_UNKNOWN;
+	/* A grant of the run before, which is about to be made again, stays: its client may know of it. */
+	return answer == HF_ADMITTED || answer == HF_REFUSED_UNKNOWN ||
+	       hf_nlm_route_unpack(waiter->user).was_told;
 }
 
 /* A client that has nothing left in the lock table is noted as idle, or forgotten, with the end of a
