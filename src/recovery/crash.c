@@ -10,6 +10,7 @@
  * nothing after a while. A client that registered itself by SM_MON stays until it, or
  * an operator, unregisters it.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -88,6 +89,45 @@ static void note_death(struct hf_client *client)
 	client->recovery->death_state = client->sm_state;
 }
 
+/* What it had in exports that are gone, in the runs before */
+
+struct forgetting {
+	struct hf_recovery *recovery;
+	const struct hf_client *client;
+};
+
+static int forget(const struct forgetting *forgetting, struct hf_bytes client, uint64_t id,
+		  enum hf_persist_kind kind)
+{
+	if (!hf_bytes_equal(client, hf_bytes_of_str(forgetting->client->id)))
+		return -ENOENT; /* it stays */
+	return hf_persist_delete(forgetting->recovery, (struct hf_persist_record){ id, kind });
+}
+
+static int forget_lock(void *user, const struct hf_store_lock *fact)
+{
+	return forget(user, fact->client, fact->id, HF_PERSIST_LOCK);
+}
+
+static int forget_reservation(void *user, const struct hf_store_reservation *reservation)
+{
+	struct hf_reservation fact = { 0 };
+
+	hf_reservation_decode(&fact, reservation->blob);
+	return forget(user, fact.client, reservation->id, HF_PERSIST_RESERVATION);
+}
+
+static void forget_not_exported(struct hf_recovery *recovery, struct hf_client *client)
+{
+	struct forgetting forgetting = { recovery, client };
+
+	if (!client->recovery->n_not_exported)
+		return;
+	hf_not_exported_take_locks(recovery, forget_lock, &forgetting);
+	hf_not_exported_take_reservations(recovery, forget_reservation, &forgetting);
+	hf_phase_settle(recovery);
+}
+
 /* Everything goes */
 
 static void release_all(struct hf_recovery *recovery, struct hf_client *client, int32_t state,
@@ -98,6 +138,7 @@ static void release_all(struct hf_recovery *recovery, struct hf_client *client, 
 	note_death(client);
 	tell_crash(recovery, client, state, reason);
 	hf_late_reclaim_forget(recovery, client);
+	forget_not_exported(recovery, client);
 	hf_lock_client_purge(recovery->locks, &client->locking);
 	report(recovery, client, &before, reason);
 }
@@ -389,6 +430,7 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 	note_death(client);
 	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_reclaim_forget(recovery, client);
+	forget_not_exported(recovery, client);
 	hf_lock_client_purge_but(recovery->locks, &client->locking, kept,
 				 hf_client_life_numbers(client, state, kept));
 	/* A notice that is being checked does not end this life by the silence of the host any more. What the

@@ -2,9 +2,10 @@
  * Stored locks and reservations of exports that are gone.
  *
  * No client can ask for them, so they are in no table. They stay stored until their
- * directory is exported again, at a start or by a reload (restart.c). After an outage everything in the store
- * is replaced by what is true now: so this file keeps them as they were loaded, and writes them again with
- * the rest. A load also puts records here that conflict, until it has loaded all others.
+ * directory is exported again, at a start or by a reload (restart.c), or their client dies (crash.c). Their
+ * client stays registered: it must hear of the restart that brings them back. After an outage everything in
+ * the store is replaced by what is true now: so this file keeps them as they were loaded, and writes them
+ * again with the rest. A load also puts records here that conflict, until it has loaded all others.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@
 
 struct record {
 	struct hf_link link;
+	struct hf_client *client; /* a reference; NULL: it was not registered */
 	enum hf_persist_kind kind;
 	union { /* its bytes are in @room */
 		struct hf_store_lock lock;
@@ -23,15 +25,33 @@ struct record {
 	uint8_t room[];
 };
 
-static struct record *record_new(struct hf_recovery *recovery, enum hf_persist_kind kind, size_t room)
+static void count(struct hf_client *client, size_t n)
+{
+	client->recovery->n_not_exported += n;
+	hf_client_pin(client, client->is_pinned); /* its place may be free now, or is not any more */
+}
+
+static struct record *record_new(struct hf_recovery *recovery, enum hf_persist_kind kind, size_t room,
+				 struct hf_bytes client)
 {
 	struct record *record = malloc(sizeof(*record) + room);
 
 	if (!record)
 		return NULL;
 	record->kind = kind;
+	record->client = hf_clients_find_id(recovery->clients, client);
+	if (record->client)
+		count(record->client, 1);
 	hf_list_push_back(&recovery->not_exported.records, &record->link);
 	return record;
+}
+
+static void record_free(struct record *record)
+{
+	if (record->client)
+		count(record->client, (size_t)-1);
+	hf_client_unref(record->client);
+	free(record);
 }
 
 /* Copies @bytes to *roomp, and lets them be there. */
@@ -48,7 +68,7 @@ static void move(struct hf_bytes *bytes, uint8_t **roomp)
 int hf_not_exported_add_lock(struct hf_recovery *recovery, const struct hf_store_lock *fact)
 {
 	size_t size = (size_t)fact->export.len + fact->handle.len + fact->client.len + fact->oh.len;
-	struct record *record = record_new(recovery, HF_PERSIST_LOCK, size);
+	struct record *record = record_new(recovery, HF_PERSIST_LOCK, size, fact->client);
 	uint8_t *room;
 
 	if (!record)
@@ -64,9 +84,12 @@ int hf_not_exported_add_lock(struct hf_recovery *recovery, const struct hf_store
 
 int hf_not_exported_add_reservation(struct hf_recovery *recovery, const struct hf_store_reservation *fact)
 {
-	struct record *record = record_new(recovery, HF_PERSIST_RESERVATION, fact->blob.len);
+	struct hf_reservation its = { 0 };
+	struct record *record;
 	uint8_t *room;
 
+	hf_reservation_decode(&its, fact->blob);
+	record = record_new(recovery, HF_PERSIST_RESERVATION, fact->blob.len, its.client);
 	if (!record)
 		return hf_trace(-ENOMEM);
 	record->reservation = *fact;
@@ -75,7 +98,7 @@ int hf_not_exported_add_reservation(struct hf_recovery *recovery, const struct h
 	return 0;
 }
 
-/* All records of a kind, each of which @fn takes. It may add one again. */
+/* All records of a kind, each of which @fn takes, or not. It may add one again. */
 static void take(struct hf_recovery *recovery, enum hf_persist_kind kind,
 		 int (*fn)(const struct record *record, void *context), void *context)
 {
@@ -88,7 +111,7 @@ static void take(struct hf_recovery *recovery, enum hf_persist_kind kind,
 		struct record *record = hf_list_entry(link, struct record, link);
 
 		if (record->kind == kind && fn(record, context) == 0)
-			free(record);
+			record_free(record);
 		else
 			hf_list_push_back(all, &record->link);
 	}
@@ -154,5 +177,5 @@ void hf_not_exported_deinit(struct hf_recovery *recovery)
 	struct hf_link *link;
 
 	while ((link = hf_list_pop_front(&recovery->not_exported.records)))
-		free(hf_list_entry(link, struct record, link));
+		record_free(hf_list_entry(link, struct record, link));
 }

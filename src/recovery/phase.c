@@ -163,8 +163,7 @@ void hf_phase_settle(struct hf_recovery *recovery)
 {
 	struct hf_promise *promise = &recovery->phase.settled;
 
-	/* What is stored of exports that are gone is in no table: an UNLOCK or a death of its client changes
-	 * nothing there. */
+	/* What is stored of exports that are gone is in no table: an UNLOCK changes nothing there. */
 	if (!recovery->persist.stores_waiters || recovery->phase.now != HF_PHASE_SERVING ||
 	    hf_phase_is_raising(recovery) || !hf_list_is_empty(&recovery->not_exported.records))
 		return;

@@ -286,7 +286,7 @@ static bool is_settled(void *user, const struct hf_client *client)
 
 static bool may_reclaim(void *user, const struct hf_client *client)
 {
-	return !hf_list_is_empty(&client->recovery->late);
+	return !hf_list_is_empty(&client->recovery->late) || client->recovery->n_not_exported;
 }
 
 static void on_crashed(void *user, struct hf_client *client)
@@ -505,6 +505,7 @@ struct hf_recovery *hf_recovery_free(struct hf_recovery *recovery)
 	hf_silents_deinit(recovery);
 	hf_notifier_deinit(recovery);
 	hf_late_reclaim_deinit(recovery);
+	hf_not_exported_deinit(recovery);
 	hf_phase_deinit(recovery);
 	hf_promises_deinit(recovery);
 	hf_crash_deinit(recovery);
@@ -512,7 +513,6 @@ struct hf_recovery *hf_recovery_free(struct hf_recovery *recovery)
 	recovery->locks = NULL;
 	hf_clients_free(recovery->clients);
 	hf_persist_deinit(recovery);
-	hf_not_exported_deinit(recovery);
 	hf_waiting_deinit(recovery);
 	hf_export_counts_deinit(recovery);
 	hf_store_free(recovery->store);

@@ -445,25 +445,25 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 {
 	struct loading *loading = user;
 	struct hf_client *client;
+	enum where where;
 	int r;
 
 	if (!is_possible(fact))
 		return note_wrong(loading, fact->id, HF_PERSIST_LOCK);
-	switch (find_place(loading, fact->export, fact->handle)) {
-	case NOT_EXPORTED:
-		loading->n_not_exported++;
-		return hf_not_exported_add_lock(loading->recovery, fact);
-	case FOREIGN:
+	where = find_place(loading, fact->export, fact->handle);
+	if (where == FOREIGN) {
 		note_foreign(loading, fact->id, HF_PERSIST_LOCK);
 		return 0;
-	case EXPORTED:
-		break;
 	}
 	r = client_of_lock(loading, fact, &client);
 	if (r == -EINVAL)
 		return note_wrong(loading, fact->id, HF_PERSIST_LOCK);
 	if (r < 0)
 		return r;
+	if (where == NOT_EXPORTED) {
+		loading->n_not_exported++;
+		return hf_not_exported_add_lock(loading->recovery, fact);
+	}
 	if (continues(loading) && fact->flags & HF_PERSIST_OF_GRANT)
 		return note_aside(&loading->provisional, loading, fact, client);
 	r = hf_lock_load_add(loading->locks, view_lock(loading, fact, client));

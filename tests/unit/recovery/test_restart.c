@@ -337,15 +337,21 @@ static void put_waiter(const char *client, uint64_t id)
 	put_record(out, hf_record_encode_waiter(out, &fact));
 }
 
-/* One of a client's, who has it once. */
-static void put_reservation(const char *client, uint64_t id)
+/* One of a client's, who has it once; the name of its export has one letter. */
+static void put_reservation_in(const char *export, const char *client, uint64_t id)
 {
 	uint8_t out[HF_RECORD_MAX], blob[64] = { 1, 3, 1, 0, 1, 0, (uint8_t)strlen(client), 0, 0, 0, 1 };
 	struct hf_store_reservation fact = { .id = id, .blob = { blob, 20 + (uint32_t)strlen(client) } };
 
-	memcpy(blob + 18, "7f", 2); /* reservation and handle */
+	blob[18] = (uint8_t) * export;
+	blob[19] = 'f'; /* the handle */
 	memcpy(blob + 20, client, strlen(client));
 	put_record(out, hf_record_encode_reservation(out, &fact));
+}
+
+static void put_reservation(const char *client, uint64_t id)
+{
+	put_reservation_in("7", client, id);
 }
 
 static void test_records_that_cannot_be_true(void **state)
@@ -622,6 +628,74 @@ static void test_stored_grant_of_a_run_that_starts_over(void **state)
 	assert_null(hf_locks_check(hf_recovery_locks(w.recovery)));
 }
 
+/* Alpha is registered, and has a lock and a reservation in an export that this run does not have. */
+static void lose_export(void)
+{
+	assert_non_null(a());
+	world_turn(&w);
+	world_kill(&w);
+	put_lock("nlm:10.0.0.11:alpha", "gone", 5, 0, 9);
+	put_reservation_in("g", "nlm:10.0.0.11:alpha", 6);
+	w.options.max_clients = 1;
+	world_up(&w);
+	assert_int_equal(hf_recovery_start(w.recovery), 0);
+	world_until(&w, w.n_told == 1 && !world_in_grace(&w));
+}
+
+static bool is_registered(const char *id)
+{
+	hf_cleanup(hf_client_unrefp) struct hf_client *client =
+		hf_clients_find_id(hf_recovery_clients(w.recovery), hf_bytes_of_str(id));
+
+	return client && hf_client_is_registered(client);
+}
+
+static void try_to_register_carol(void)
+{
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
+	struct hf_addr addr;
+
+	assert_true(hf_addr_parse(&addr, "10.0.0.12"));
+	assert_int_equal(hf_clients_get(&client, hf_recovery_clients(w.recovery), "nlm", &addr,
+					hf_bytes_of_str("carol")),
+			 0);
+	hf_client_confirm(client);
+	hf_client_register(client);
+}
+
+/* The next run may have the export, and the client must hear of it then. */
+static void test_client_with_something_in_an_export_that_is_gone_stays(void **state)
+{
+	lose_export();
+	try_to_register_carol();
+	world_turn(&w);
+	assert_true(is_registered("nlm:10.0.0.11:alpha"));
+	assert_false(is_registered("nlm:10.0.0.12:carol"));
+}
+
+static void test_client_with_something_in_an_export_that_is_gone_dies(void **state)
+{
+	lose_export();
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	world_until(&w, disk_count(&w.disk, HF_RECORD_LOCK) == 0 &&
+				disk_count(&w.disk, HF_RECORD_RESERVATION) == 0);
+	try_to_register_carol(); /* in its place */
+	world_until(&w, is_registered("nlm:10.0.0.12:carol"));
+	assert_false(is_registered("nlm:10.0.0.11:alpha"));
+}
+
+/* The server was killed before it had stored the registration. */
+static void test_unknown_client_with_a_lock_in_an_export_that_is_gone_dies(void **state)
+{
+	world_turn(&w);
+	world_kill(&w);
+	put_lock("nlm:10.0.0.11:alpha", "gone", 5, 0, 9);
+	world_restart(&w);
+	assert_true(is_registered("nlm:10.0.0.11:alpha"));
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	world_until(&w, disk_count(&w.disk, HF_RECORD_LOCK) == 0);
+}
+
 static void expect_restart_when_the_store_is_back(int32_t before)
 {
 	world_turn(&w);
@@ -763,6 +837,9 @@ int main(void)
 		T(test_stored_lock_of_a_grant_that_is_not_stored),
 		T(test_stored_grant_of_an_export_that_is_gone),
 		T(test_stored_grant_of_a_run_that_starts_over),
+		T(test_client_with_something_in_an_export_that_is_gone_stays),
+		T(test_client_with_something_in_an_export_that_is_gone_dies),
+		T(test_unknown_client_with_a_lock_in_an_export_that_is_gone_dies),
 		T(test_start_over_that_is_stored_late),
 		T(test_simulated_restart_while_the_store_is_away),
 		T(test_ids_that_come_round_again),
