@@ -15,7 +15,7 @@
  *
  *	loading        The store is read; no client is served. A run that starts over since
  *	               exports are gone (restart.c) loads until its state number is stored:
- *	               calls are answered as in grace.
+ *	               no client gets, reclaims or gives up anything.
  *	open grace     The stored list may lack locks that were granted: every reclaim
  *	               without a conflict is granted.
  *	checked grace  The stored list is complete: only what is in it can be reclaimed.

@@ -103,6 +103,7 @@ struct hf_nlm_kind {
 	void (*run)(struct hf_nlm_op *op); /* consumes it */
 	enum hf_nlm_results results;
 	bool takes;        /* a lock or a reservation */
+	bool gives_up;     /* the same, or a wait */
 	bool is_msg;       /* the result is a call of ours (msg.c) */
 	bool is_unwatched; /* NM_LOCK: the client does not want to be watched */
 };

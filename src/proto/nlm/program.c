@@ -61,20 +61,38 @@ static void get_sm_notify(struct hf_nlm_args *args, uint32_t version, struct hf_
 static const struct hf_nlm_kind kinds[] = {
 	[HF_NLM_TEST] = { hf_nlm_get_test, hf_nlm_run_test },
 	[HF_NLM_LOCK] = { hf_nlm_get_lock, hf_nlm_run_lock, .takes = true },
-	[HF_NLM_CANCEL] = { hf_nlm_get_cancel, hf_nlm_run_cancel },
-	[HF_NLM_UNLOCK] = { hf_nlm_get_unlock, hf_nlm_run_unlock },
+	[HF_NLM_CANCEL] = { hf_nlm_get_cancel, hf_nlm_run_cancel, .gives_up = true },
+	[HF_NLM_UNLOCK] = { hf_nlm_get_unlock, hf_nlm_run_unlock, .gives_up = true },
 	[HF_NLM_GRANTED] = { hf_nlm_get_test, run_granted },
 	[HF_NLM_TEST_MSG] = { hf_nlm_get_test, hf_nlm_run_test, .is_msg = true },
 	[HF_NLM_LOCK_MSG] = { hf_nlm_get_lock, hf_nlm_run_lock, .takes = true, .is_msg = true },
-	[HF_NLM_CANCEL_MSG] = { hf_nlm_get_cancel, hf_nlm_run_cancel, .is_msg = true },
-	[HF_NLM_UNLOCK_MSG] = { hf_nlm_get_unlock, hf_nlm_run_unlock, .is_msg = true },
+	[HF_NLM_CANCEL_MSG] = { hf_nlm_get_cancel, hf_nlm_run_cancel, .gives_up = true, .is_msg = true },
+	[HF_NLM_UNLOCK_MSG] = { hf_nlm_get_unlock, hf_nlm_run_unlock, .gives_up = true, .is_msg = true },
 	[HF_NLM_GRANTED_MSG] = { hf_nlm_get_test, run_granted, .is_msg = true },
 	[HF_NLM_SM_NOTIFY] = { get_sm_notify, hf_nlm_run_sm_notify, HF_NLM_NO_RES },
 	[HF_NLM_SHARE] = { get_share, hf_nlm_run_share, HF_NLM_SHARE_RES, .takes = true },
-	[HF_NLM_UNSHARE] = { get_share, hf_nlm_run_unshare, HF_NLM_SHARE_RES },
+	[HF_NLM_UNSHARE] = { get_share, hf_nlm_run_unshare, HF_NLM_SHARE_RES, .gives_up = true },
 	[HF_NLM_NM_LOCK] = { hf_nlm_get_lock, hf_nlm_run_lock, .takes = true, .is_unwatched = true },
 	[HF_NLM_FREE_ALL] = { get_notify, hf_nlm_run_free_all, HF_NLM_NO_RES },
 };
+
+/* A run that starts over, because exports are gone, and has not stored that: if it is killed, the next one
+ * may go on with all that is stored. No client may believe that it has given something up by then, or that it
+ * was refused for good. A client that reclaims takes any refusal for final, and sends again what is not
+ * answered. */
+static bool starts_over(const struct hf_nlm_op *op)
+{
+	return HF_UNLIKELY(hf_recovery_phase(op->nlm->options.recovery) == HF_PHASE_LOADING) &&
+	       (op->kind->takes || op->kind->gives_up);
+}
+
+static void put_off(struct hf_nlm_op *op)
+{
+	if (op->args.reclaim)
+		hf_nlm_op_drop(op);
+	else
+		hf_nlm_reply(op, HF_NLM_DENIED_GRACE_PERIOD);
+}
 
 /* Decodes the call, and runs the operation. */
 static HF_ALWAYS_INLINE void serve(struct hf_nlm *nlm, struct hf_rpc_call *call,
@@ -95,10 +113,12 @@ static HF_ALWAYS_INLINE void serve(struct hf_nlm *nlm, struct hf_rpc_call *call,
 	if (HF_UNLIKELY(kind->is_msg) && hf_nlm_msg_is_repeat(nlm, call, &op.repeat))
 		return;
 	kind->decode(&op.args, op.version, in);
-	if (HF_LIKELY(hf_xdr_in_is_ok(in)))
-		kind->run(&op);
-	else
+	if (HF_UNLIKELY(!hf_xdr_in_is_ok(in)))
 		hf_nlm_op_reply_garbage(&op);
+	else if (starts_over(&op))
+		put_off(&op);
+	else
+		kind->run(&op);
 }
 
 void hf_nlm_serve(void *service, struct hf_rpc_call *call)

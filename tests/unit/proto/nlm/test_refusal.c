@@ -21,6 +21,7 @@
 #include "daemon/files.h"
 #include "export/local.h"
 #include "proto/nlm/internal.h"
+#include "recovery/internal.h"
 #include "rpc/presence.h"
 #include "tls/tls.h"
 #include "vfs/fair.h"
@@ -406,6 +407,44 @@ static void test_the_wait_is_not_ended_by_others(void **state)
 	assert_int_equal(n_waiters(), 1);
 }
 
+static enum hf_nlm_stat give_up(enum hf_nlm_proc proc)
+{
+	uint8_t args[512];
+	struct hf_xdr_out out;
+
+	hf_xdr_out_init(&out, args, sizeof(args));
+	hf_xdr_put_u32(&out, 0);
+	if (proc == HF_NLM_CANCEL) {
+		hf_xdr_put_u32(&out, true); /* block */
+		hf_xdr_put_u32(&out, true); /* exclusive */
+	}
+	put_owner(&out);
+	hf_xdr_put_u32(&out, OWNER);
+	hf_xdr_put_u64(&out, 0);
+	hf_xdr_put_u64(&out, 10);
+	return ask(proc, &out, args);
+}
+
+/* Exports are gone, so the run starts over. Until that is stored, the next run may still go on with all that
+ * is stored: no call is refused for good, and nothing is given up. */
+static void test_calls_before_a_start_over_is_stored(void **state)
+{
+	enum hf_recovery_phase *phase = &bed.world.recovery->phase.now;
+	uint32_t xid;
+
+	*phase = HF_PHASE_LOADING;
+	assert_int_equal(poll_lock(), HF_NLM_DENIED_GRACE_PERIOD);
+	assert_int_equal(reserve(), HF_NLM_DENIED_GRACE_PERIOD);
+	assert_int_equal(give_up(HF_NLM_UNLOCK), HF_NLM_DENIED_GRACE_PERIOD);
+	assert_int_equal(give_up(HF_NLM_CANCEL), HF_NLM_DENIED_GRACE_PERIOD);
+	send_lock(false, true); /* a client takes that status for a final no: it gets none */
+	xid = bed.xid;
+	assert_int_equal(give_up(HF_NLM_UNLOCK), HF_NLM_DENIED_GRACE_PERIOD);
+	assert_int_equal(bed.xid, xid + 1); /* the first reply since then */
+	*phase = HF_PHASE_SERVING;
+	assert_int_equal(give_up(HF_NLM_UNLOCK), HF_NLM_GRANTED_STAT);
+}
+
 static uint64_t n_locks(void)
 {
 	struct hf_lock_counters n;
@@ -683,6 +722,7 @@ int main(void)
 		T(test_a_poll_whose_file_cannot_be_kept_open),
 		T(test_a_poll_from_before_a_restart),
 		T(test_the_wait_is_not_ended_by_others),
+		T(test_calls_before_a_start_over_is_stored),
 		AS(setup_in_grace, test_a_reclaim_that_cannot_be_stored),
 		AS(setup_in_grace, test_a_lock_that_cannot_be_stored),
 		AS(setup_in_grace, test_a_refused_poll_is_answered_when_that_is_stored),
