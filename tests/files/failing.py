@@ -1,5 +1,6 @@
 """What the tests with a failing disk (files_failing) begin with: failing.c says what can fail."""
 
+import json
 import os
 import tempfile
 
@@ -27,3 +28,19 @@ class Case(server.Case):
 
     def made(self, name):
         return self.ok(self.nfs.create(self.dir, name, mode=0o644)).fh
+
+
+class Audited(Case):
+    """The server writes an audit log."""
+
+    @classmethod
+    def setUpClass(cls):
+        base = tempfile.TemporaryDirectory(prefix="hf-audit-")
+        cls.addClassCleanup(base.cleanup)
+        cls.audit = os.path.join(base.name, "audit")
+        cls.options = (f"audit={cls.audit}",)
+        super().setUpClass()
+
+    def audit_lines(self):
+        with open(self.audit, encoding="utf-8") as lines:
+            return [json.loads(line) for line in lines]

@@ -2,9 +2,7 @@
 """A disk that loses what it was given. The kernel reports the loss to one descriptor only. The verifier of writes changes
 for all clients, so that each sends its data again."""
 
-import json
 import os
-import tempfile
 import threading
 
 import failing
@@ -13,16 +11,8 @@ import server
 from until import until
 
 
-class Losses(failing.Case):
+class Losses(failing.Audited):
     exports = {"data": "/data,squash=none", "async": "/async,squash=none,async"}
-
-    @classmethod
-    def setUpClass(cls):
-        base = tempfile.TemporaryDirectory(prefix="hf-audit-")
-        cls.addClassCleanup(base.cleanup)
-        cls.audit = os.path.join(base.name, "audit")
-        cls.options = (f"audit={cls.audit}",)
-        super().setUpClass()
 
     def lose(self, fh):
         self.begin("fsync")
@@ -121,9 +111,8 @@ class Losses(failing.Case):
 
     def audited(self):
         """What the audit log says of the names that this test made: its directory is among them."""
-        with open(self.audit, encoding="utf-8") as lines:
-            found = [json.loads(line) for line in lines]
-        return [(line["op"], line.get("name"), line["result"]) for line in found if line.get("path", "").startswith(self.local)]
+        mine = [line for line in self.audit_lines() if line.get("path", "").startswith(self.local)]
+        return [(line["op"], line.get("name"), line["result"]) for line in mine]
 
     def test_a_change_whose_sync_failed_is_audited(self):
         """The name is there, or gone, though the client is told of an error. A change of times alone is not written, as ever."""

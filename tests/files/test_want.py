@@ -3,9 +3,7 @@
 would find its own object and fail.
 """
 
-import json
 import os
-import tempfile
 
 import failing
 import nfs
@@ -13,19 +11,10 @@ import server
 from until import until
 
 
-class Want(failing.Case):
-    @classmethod
-    def setUpClass(cls):
-        base = tempfile.TemporaryDirectory(prefix="hf-audit-")
-        cls.addClassCleanup(base.cleanup)
-        cls.audit = os.path.join(base.name, "audit")
-        cls.options = (f"audit={cls.audit}",)
-        super().setUpClass()
-
+class Want(failing.Audited):
     def audited(self):
         """The last line of the audit log"""
-        with open(self.audit, encoding="utf-8") as lines:
-            found = [json.loads(line) for line in lines]
+        found = self.audit_lines()
         return found[-1] if found else {}
 
     def calls(self):
