@@ -10,6 +10,7 @@
 #include "client/client.h"
 #include "lock/internal.h"
 #include "lock/lock.h"
+#include "recovery/internal.h"
 #include "sim.h"
 #include "store/backend.h"
 
@@ -207,11 +208,15 @@ static void check_unit(struct world *world, struct proc *proc, int file, int uni
 static void check_proc(struct world *world, struct proc *proc, const uint8_t in_table[MAX_FILES][N_UNITS],
 		       bool may_forfeit)
 {
-	for (int file = 0; file < MAX_FILES; file++) {
+	for (uint8_t file = 0; file < MAX_FILES; file++) {
 		uint64_t has = word_of(proc->own->has[file]);
 
 		if (has == 0 || has == word_of(in_table[file]))
 			continue;
+		if (reload_is_absent(world->server, file)) {
+			reload_check_locks(world, proc, file);
+			continue;
+		}
 		for (int unit = 0; unit < N_UNITS; unit++)
 			check_unit(world, proc, file, unit, in_table[file][unit], may_forfeit);
 	}
@@ -300,7 +305,8 @@ static void check_locks_stored(struct world *world, const struct matching *match
 	uint32_t n_more = 0;
 
 	for (uint32_t i = 0; i < matching->n; i++)
-		n_more += !matching->is_used[i];
+		n_more += !matching->is_used[i] &&
+			  !reload_is_absent(world->server, matching->stored[i].lock.handle.data[0]);
 	if (matching->n_missing || n_more)
 		world_fail(world, "I10", "the store lacks %u locks and has %u that are none",
 			   matching->n_missing, n_more);
@@ -333,7 +339,8 @@ static void check_waiters_stored(struct world *world)
 	struct hf_lock_counters counters;
 	struct hf_lock_view view;
 
-	if (!world->server->continues)
+	/* A run that starts over leaves them as they are until that is stored. */
+	if (!world->server->continues || world->server->is_feigning)
 		return;
 	hf_lock_count(hf_recovery_locks(world->server->recovery), &counters);
 	while (hf_lock_next_waiter(hf_recovery_locks(world->server->recovery), NULL, &cursor, &view))
@@ -368,9 +375,10 @@ static void check_freed_of(struct world *world, struct proc *proc, const uint8_t
 	uint8_t stored[MAX_FILES][N_UNITS];
 
 	disk_read_locks(world, disk_promised(world), proc->host, proc->svid, stored);
-	for (int file = 0; file < MAX_FILES; file++)
+	for (uint8_t file = 0; file < MAX_FILES; file++)
 		for (int unit = 0; unit < N_UNITS; unit++)
-			if (proc->own->freed[file][unit] && stored[file][unit] && !has[file][unit])
+			if (proc->own->freed[file][unit] && stored[file][unit] && !has[file][unit] &&
+			    !reload_is_absent(world->server, file))
 				world_fail(world, "I10",
 					   "%u of host %u was told that file %d unit %d is unlocked; "
 					   "the store is back and has it",
@@ -441,11 +449,13 @@ static void check_number(struct world *world)
 {
 	struct server *server = world->server;
 	int32_t state = hf_recovery_state(server->recovery);
+	bool may_be_same = server->has_continued || server->is_feigning;
 
-	if (state % 2 != 1 || state < server->state || (state == server->state) != server->has_continued)
+	if (state % 2 != 1 || state < server->state || (state == server->state) != may_be_same)
 		world_fail(world, "I7", "the state number is %d after %d", state, server->state);
 	server->state = state;
-	if (world->disk.synced.state.sm_state != state)
+	if (world->disk.synced.state.sm_state != state + (server->is_feigning ? 2 : 0) &&
+	    world->disk.synced.state.sm_state != state)
 		world_fail(world, "I7", "the state number %d is not stored", state);
 }
 
@@ -469,9 +479,10 @@ static void go_on(struct world *world)
 		for (uint32_t j = 0; j < world->hosts[i].n_procs; j++) {
 			struct owned *own = world->hosts[i].procs[j].own;
 
-			for (int file = 0; file < MAX_FILES; file++)
+			for (uint8_t file = 0; file < MAX_FILES; file++)
 				for (int unit = 0; unit < N_UNITS; unit++)
-					own->firm[file][unit] = own->has[file][unit] != 0;
+					own->firm[file][unit] =
+						own->has[file][unit] != 0 && !reload_is_absent(server, file);
 		}
 	hf_lock_count(hf_recovery_locks(server->recovery), &counters);
 	if (counters.waiters + counters.grants < server->n_waiting && !world->worker.is_asked)
@@ -491,12 +502,13 @@ void check_started(struct world *world)
 		go_on(world);
 	else
 		server->told_since = server->started_at;
+	/* It lacks files, and its number rises as soon as the store has that. Nothing is granted before. */
+	server->is_feigning = reload_lacks_files(server) && hf_phase_is_raising(server->recovery);
 	check_number(world);
-	server->has_continued = hf_recovery_continues(server->recovery);
 	flood_server_started(world);
 	hf_recovery_grace_info(server->recovery, &grace);
-	server->grace_is_on = grace.is_active;
-	server->grace_over = !grace.is_active;
+	server->grace_is_on = grace.is_active || server->is_feigning;
+	server->grace_over = !server->grace_is_on;
 	server->grace_ended_at = 0;
 	SAY(world, "server  serves, state %d, %s", server->state, grace.is_active ? "in grace" : "no grace");
 }
@@ -515,7 +527,7 @@ static void check_unregistered(struct world *world, const struct hf_client *clie
 	const struct server *server = world->server;
 	struct host *host = net_host(world, &client->address);
 
-	if (!server->has_continued && !client->callback.host && client->met_at == 0 &&
+	if (!server->has_continued && !server->is_feigning && !client->callback.host && client->met_at == 0 &&
 	    slot_of(&client->address) && server->told_in[slot_of(&client->address)] != server->life &&
 	    world->now < server->started_at + server->notify_retry_ns / 2)
 		world_fail(world, "I9", "%s is unregistered, and was not told of the restart", client->id);

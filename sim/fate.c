@@ -18,6 +18,7 @@
 #define LONGEST  (40 * SECOND)
 #define MEMORY   (1 * SECOND) /* how long the server caches an answer */
 #define FOR_EVER UINT64_MAX
+#define RESTARTS 350 /* in a thousand changes to which files there are: by a restart of the server */
 
 static const struct {
 	const char *name;
@@ -25,7 +26,7 @@ static const struct {
 	uint8_t weight;
 } kinds[N_FATE_KINDS] = {
 	[FATE_DELETED] = { "is deleted", HF_CHECK_STALE, 2 },
-	[FATE_WITHDRAWN] = { "is not exported any more", HF_CHECK_STALE, 3 },
+	[FATE_WITHDRAWN] = { "is not exported any more", HF_CHECK_STALE, 5 },
 	[FATE_BARRED] = { "is for others", HF_CHECK_ACCESS, 3 },
 	[FATE_READ_ONLY] = { "is read only", HF_CHECK_READ_ONLY, 2 },
 	[FATE_BROKEN] = { "cannot be read", -EIO, 1 },
@@ -56,6 +57,21 @@ int fate_of(struct world *world, const struct hf_addr *peer, uint8_t file, bool 
 	if (r != HF_CHECK_OK)
 		world->counts->refusals++;
 	return r;
+}
+
+/* Only what is configured: a file that is deleted is in its export. */
+int fate_in_list(struct world *world, const struct hf_addr *peer, uint8_t file)
+{
+	const struct host *host = net_host(world, peer);
+
+	for (uint32_t i = 0; i < world->fates.n; i++) {
+		const struct fate *fate = &world->fates.all[i];
+
+		if ((fate->kind == FATE_WITHDRAWN || fate->kind == FATE_BARRED) &&
+		    applies(fate, file, host, false))
+			return kinds[fate->kind].answer;
+	}
+	return HF_CHECK_OK;
 }
 
 bool fate_is_withdrawn(const struct world *world, uint8_t file)
@@ -94,6 +110,8 @@ static void turn(struct fate *fate, bool is_on)
 	SAY(world, "files   file %u %s%s (hosts %x)", fate->file, is_on ? "" : "not any more: it ",
 	    kinds[fate->kind].name, fate->hosts);
 	note(world, fate->file);
+	if (fate->kind != FATE_DELETED && fate->kind != FATE_BROKEN)
+		reload_later(world);
 }
 
 static void on_fate(struct hf_timer *timer)
@@ -101,6 +119,8 @@ static void on_fate(struct hf_timer *timer)
 	struct fate *fate = hf_container_of(timer, struct fate, timer);
 
 	turn(fate, !fate->is_on);
+	if (fate->kind == FATE_WITHDRAWN && rng_chance(&fate->world->fates.rng, RESTARTS))
+		plan_restart(fate->world);
 	if (fate->is_on && fate->lasts != FOR_EVER)
 		hf_timer_start(timer, fate->lasts);
 }
@@ -225,4 +245,16 @@ void fate_check_answer(const struct call *call, uint32_t stat)
 	if ((stat == HF_NLM_STALE_FH || stat == HF_NLM_ROFS || stat == HF_NLM_FAILED) && !was_bad(call))
 		world_fail(world, "FILE", "%u of host %u is refused file %u, and may use it: %u",
 			   call->proc->svid, call->host->index, call->span.file, stat);
+}
+
+/* A client that the list does not have any more is granted nothing from the reload on, which ends its waits.
+ * A server that stops does not load its list again. */
+void fate_check_granted(struct world *world, const struct host *host, uint32_t svid, uint8_t file)
+{
+	const struct hf_addr *addr = host && host->gateway ? &host->gateway->addr : host ? &host->addr : NULL;
+
+	if (addr && !world->server->is_stopping && fate_in_list(world, addr, file) != HF_CHECK_OK)
+		world_fail(world, "FILE",
+			   "%u of host %u is granted what it waited for in file %u, and may not use it", svid,
+			   host->index, file);
 }

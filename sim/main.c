@@ -151,6 +151,8 @@ static void show_sum(const struct sim_counts *sum, double seconds)
 	printf("  files    %llu refusals; %llu questions were never answered; %llu LOCKs were not waited "
 	       "for\n",
 	       N(sum->refusals), N(sum->never), N(sum->given_up));
+	printf("  exports  %llu reloads, of which %llu brought back a file that the run had not had\n",
+	       N(sum->reloads), N(sum->returns));
 	if (sum->sessions)
 		printf("  tls      %llu connections; %llu calls refused for want of one; %llu calls in the "
 		       "name "

@@ -1,5 +1,6 @@
 /* I8: waiters are served once each, and in order; and what the server has of a program that it refuses. */
 #include "lock/lock.h"
+#include "proto/nlm/reply_route.h"
 #include "sim.h"
 
 #define CALL_BACK_NS (30 * SECOND)
@@ -13,6 +14,9 @@ void order_note_granted(struct world *world, const struct hf_lock_view *waiter)
 		if (server->grants[i % MAX_SEEN].id == waiter->id)
 			world_fail(world, "I8", "%u is granted what it waited for twice",
 				   (unsigned int)waiter->who.owner_id);
+	if (!hf_nlm_route_unpack(waiter->user).was_told) /* else the run before had granted it */
+		fate_check_granted(world, check_host_of(world, waiter->who.client),
+				   (uint32_t)waiter->who.owner_id, waiter->who.handle.data[0]);
 	server->grants[server->n_grants++ % MAX_SEEN] = (struct grant_seen){
 		.id = waiter->id,
 		.client = waiter->who.client,

@@ -92,6 +92,14 @@ static void crash(struct world *world, const struct fault *fault)
 		server_crash(world, kind);
 }
 
+void plan_restart(struct world *world)
+{
+	if (world->options.is_cluster)
+		node_leave(world->server);
+	else
+		server_stop(world);
+}
+
 static void act(struct fault *fault)
 {
 	struct world *world = fault->world;
@@ -104,10 +112,7 @@ static void act(struct fault *fault)
 		crash(world, fault);
 		break;
 	case FAULT_RESTART:
-		if (world->options.is_cluster)
-			node_leave(world->server);
-		else
-			server_stop(world);
+		plan_restart(world);
 		break;
 	case FAULT_CUT:
 		world->counts->partitions++;

@@ -7,7 +7,8 @@
 
 #define RETRY_NS (500 * MS)
 #define N_PLACES (MAX_PROCS * MAX_FILES * N_UNITS)
-#define PATIENCE 800 /* of reclaims that are refused because of the file: they are repeated */
+#define PATIENCE 800 /* of reclaims that are refused because of the file: they are repeated; */
+#define STUBBORN 990 /* by every second host */
 #define FAILURES 150 /* in a thousand reclaims of reservations: the store fails just then */
 
 static uint8_t value_at(struct host *host, uint32_t place, struct proc **procp, struct span *span)
@@ -190,7 +191,7 @@ bool reclaim_retries(const struct call *call, uint32_t stat)
 	struct host *host = call->host;
 
 	return fate_refuses(call, stat) && !host->world->is_ending &&
-	       rng_chance(&host->reclaim_rng, PATIENCE);
+	       rng_chance(&host->reclaim_rng, host->index % 2 ? STUBBORN : PATIENCE);
 }
 
 void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_t sent_at)

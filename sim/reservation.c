@@ -191,10 +191,11 @@ void reservation_answer(struct proc *proc, struct call *call, uint32_t stat, uin
 
 void reservation_loosen(struct proc *proc, bool was_over)
 {
-	for (int file = 0; file < MAX_FILES; file++) {
+	for (uint8_t file = 0; file < MAX_FILES; file++) {
 		struct reservation *reservation = &proc->reservations[file];
 
-		if (was_over && reservation->has && !reservation->is_firm) {
+		if (was_over && reservation->has && !reservation->is_firm &&
+		    !reload_is_absent(proc->host->world->server, file)) {
 			reservation->has = false;
 			reservation->is_phantom = true;
 		}
@@ -361,7 +362,7 @@ void reservation_check_closed(struct world *world, const struct call *call)
 	read_table(&table, world);
 	n = table.n[proc->host->index][proc - proc->host->procs][file];
 	check_left(world, call, n);
-	if (world->server->grace_is_on || database_is_behind(world))
+	if (world->server->grace_is_on || database_is_behind(world) || reload_is_absent(world->server, file))
 		return; /* the table does not have what is yet to be reclaimed */
 	if (disk_count_reservation(disk_promised(world), proc->host, proc->svid, file,
 				   &proc->reservations[file]) > n)
@@ -400,7 +401,10 @@ void reservation_check(struct world *world, bool may_forfeit)
 			for (uint8_t file = 0; file < MAX_FILES; file++) {
 				struct proc *proc = &world->hosts[i].procs[j];
 
-				check_one(world, proc, file, &table, may_forfeit);
+				if (reload_is_absent(world->server, file))
+					reload_check_reservation(world, proc, file);
+				else
+					check_one(world, proc, file, &table, may_forfeit);
 				check_conflicts(world, proc, file);
 			}
 	for (uint32_t i = 0; i < world->n_hosts; i++)
@@ -416,7 +420,7 @@ void reservation_check_stored(struct world *world)
 	if (!world->has_reservations)
 		return;
 	read_table(&table, world);
-	n = disk_count_reservations(&world->disk.cached);
+	n = disk_count_reservations(world, &world->disk.cached);
 	if (n != table.n_all)
 		world_fail(world, "I10", "there are %u reservations, and %u are stored", table.n_all, n);
 }

@@ -73,9 +73,10 @@ bool server_is_news_old(const struct server *server, uint64_t sent_at)
  * locks are lost. A lock that was reclaimed in time, and could not be promised, is open, too. */
 static void forfeit(struct world *world, struct proc *proc)
 {
-	for (int file = 0; file < MAX_FILES; file++)
+	for (uint8_t file = 0; file < MAX_FILES; file++)
 		for (int unit = 0; unit < N_UNITS; unit++) {
-			if (proc->own->firm[file][unit] || !proc->own->has[file][unit])
+			if (proc->own->firm[file][unit] || !proc->own->has[file][unit] ||
+			    reload_is_absent(world->server, file))
 				continue;
 			proc->own->phantom[file][unit] = proc->own->has[file][unit];
 			proc->own->has[file][unit] = 0;
@@ -217,6 +218,8 @@ void server_do(struct world *world, void (*fn)(struct world *world, void *user),
 
 static void turn(struct world *world, void *user)
 {
+	if (world->server->must_reload)
+		reload_act(world);
 	sim_loop_turn(world);
 }
 
@@ -320,11 +323,14 @@ static int make_locks(struct world *world)
 				      .server_name = NAME,
 				      .secret = SECRET,
 				      .store_comes_back = world->options.is_cluster };
+	struct hf_recovery_exports exports;
 	struct hf_nlm_files files;
 	struct hf_nsm_options nsm = { .loop = loop, .server_name = NAME };
 	int r = hf_rpc_client_new(&server->client, loop, NULL);
 
 	flood_limit(world, &options.lock_limits);
+	if (reload_get_exports(world, &exports))
+		options.exports = &exports;
 	if (r == 0)
 		r = hf_recovery_new(&server->recovery, &options);
 	if (r < 0)
@@ -392,6 +398,8 @@ static void begin(struct world *world, void *user)
 	if (*r < 0)
 		return;
 	observe(server);
+	hf_recovery_restore_waiters(server->recovery);
+	hf_nlm_exports_changed(server->nlm);
 	*r = hf_recovery_start(server->recovery);
 	hf_loop_run_deferred(&server->loop->loop);
 }
@@ -423,6 +431,7 @@ void server_start(struct world *world)
 
 	forget_list_of_lower_epoch(world);
 	server->continues = may_go_on(world);
+	reload_server_starts(world);
 	server->has_machine = server->is_up = true;
 	server->turn_at = UINT64_MAX;
 	server->started_at = world->now;

@@ -10,6 +10,7 @@
  *	stream.c    connections
  *	worker.c    the questions of locks about files
  *	fate.c      files that are deleted, withdrawn or forbidden
+ *	reload.c    the server's list of exports, and what is stored of files that are not in it
  *	slow.c      writes that take seconds
  *	disk.c      the store backend: what does a crash leave?
  *	stored.c    what is on the disk
@@ -142,6 +143,8 @@ struct sim_counts {
 	uint64_t given_up;  /* LOCKs whose reply the program did not wait for */
 	uint64_t never;     /* questions whose answer would come after the end */
 	uint64_t refusals;  /* because of a file */
+	uint64_t reloads;   /* of the list of exports, */
+	uint64_t returns;   /* that brought a file back which this run of the server had not had */
 	uint64_t takeovers; /* terms that another node began, of which */
 	uint64_t moved;     /* were handed over */
 	uint64_t halts;     /* of processes and machines that went on later */
@@ -423,6 +426,9 @@ struct server {
 	uint64_t started_at;
 	uint64_t told_since; /* what programs were told from then on is held: the start of the first of the
 			      * runs that went on where the one before had ended */
+	uint8_t exported;    /* files whose exports this run has, or had: what it has of them stays */
+	bool must_reload;    /* with its next turn */
+	bool was_complete;   /* is_complete when this run began */
 	bool continues;      /* what recovery.after_crash of this run says */
 	bool has_continued;  /* this run did */
 	uint32_t n_waiting;  /* waiters and grants in flight that were stored when it started */
@@ -863,9 +869,10 @@ struct world {
 	struct host *by_slot[N_SLOTS];
 	uint32_t n_slots;
 	struct hf_addr server_addrs[2];
-	bool has_reservations; /* some host uses them */
-	uint32_t next_xid;     /* of the rogue and the monitor; each host counts by itself, so numbers may be
-				* equal */
+	uint64_t back_at[MAX_FILES]; /* when a reload last brought back a file that the run had not had */
+	bool has_reservations;       /* some host uses them */
+	uint32_t next_xid; /* of the rogue and the monitor; each host counts by itself, so numbers may be
+			    * equal */
 	uint16_t next_port;
 	struct fault faults[MAX_FAULTS];
 	uint32_t n_faults;
@@ -1031,10 +1038,10 @@ void disk_read_locks(const struct world *world, const struct disk_view *view, co
 /* Locks and reservations of a host under this name, of programs from before its last restart. */
 uint32_t disk_count_older(const struct disk_view *view, const struct host *host, struct hf_bytes name);
 const struct disk_view *disk_promised(const struct world *world);
-/* Reservations: how often this one is stored; how many there are in all. */
+/* Reservations: how often this one is stored; how many there are in all, in files that the server has. */
 uint32_t disk_count_reservation(const struct disk_view *view, const struct host *host, uint32_t svid,
 				uint8_t file, const struct reservation *reservation);
-uint32_t disk_count_reservations(const struct disk_view *view);
+uint32_t disk_count_reservations(const struct world *world, const struct disk_view *view);
 
 /* Is it in the way of the store of this process that another node has claimed the service? */
 bool disk_is_fenced(const struct server *server);
@@ -1116,9 +1123,24 @@ void fate_stop(struct world *world);
 void fate_hear(struct fates *fates);
 bool fate_is_unheard(const struct fates *fates, uint8_t file, uint64_t since);
 int fate_of(struct world *world, const struct hf_addr *peer, uint8_t file, bool for_writing); /* HF_CHECK_… */
+int fate_in_list(struct world *world, const struct hf_addr *peer, uint8_t file); /* of exports; HF_CHECK_… */
+void fate_check_granted(struct world *world, const struct host *host, uint32_t svid,
+			uint8_t file); /* to a waiter */
 bool fate_is_withdrawn(const struct world *world, uint8_t file);
 bool fate_refuses(const struct call *call, uint32_t stat); /* can that be the reason for this reply? */
 void fate_check_answer(const struct call *call, uint32_t stat);
+
+/* RELOAD (reload.c) */
+void reload_server_starts(struct world *world);
+bool reload_get_exports(struct world *world, struct hf_recovery_exports *exports); /* false: as files are */
+void reload_later(struct world *world); /* the list is another one */
+void reload_act(struct world *world);   /* inside the server */
+/* Does the run of the server not have this file? Then nothing of it is in its tables. */
+bool reload_is_absent(const struct server *server, uint8_t file);
+bool reload_lacks_files(const struct server *server);
+bool reload_is_back_since(const struct world *world, uint8_t file, uint64_t since);
+void reload_check_locks(struct world *world, struct proc *proc, uint8_t file);
+void reload_check_reservation(struct world *world, struct proc *proc, uint8_t file);
 
 /* SERVER (server.c) */
 void server_init(struct world *world);
@@ -1143,6 +1165,7 @@ void server_do(struct world *world, void (*fn)(struct world *world, void *user),
 void plan_make(struct world *world);
 void plan_stop(struct world *world); /* no further faults */
 void plan_arm(struct fault *fault);
+void plan_restart(struct world *world); /* in order */
 
 /* HOST (host.c) */
 void host_init(struct world *world, uint32_t index);

@@ -129,13 +129,14 @@ uint32_t disk_count_older(const struct disk_view *view, const struct host *host,
 	return n;
 }
 
-uint32_t disk_count_reservations(const struct disk_view *view)
+uint32_t disk_count_reservations(const struct world *world, const struct disk_view *view)
 {
 	struct stored_reservation stored;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < view->n; i++)
-		if (read_reservation(&stored, &view->records[i]))
+		if (read_reservation(&stored, &view->records[i]) &&
+		    !reload_is_absent(world->server, stored.parts[1].data[0]))
 			n += stored.count;
 	return n;
 }

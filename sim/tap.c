@@ -63,7 +63,8 @@ static void check_given_up(struct world *world, const struct host *host, struct 
 					      !hf_recovery_can_promise(world->server->recovery));
 	if (call->is_excused && call->kind == CALL_UNLOCK)
 		proc_set_freed(call->proc, span, true);
-	if (call->is_excused || was_dropped(world, host, call) || database_is_behind(world))
+	if (call->is_excused || was_dropped(world, host, call) || database_is_behind(world) ||
+	    reload_is_absent(world->server, span->file))
 		return;
 	if (call->kind == CALL_UNSHARE) {
 		reservation_check_closed(world, call);
@@ -148,6 +149,7 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 		check_room(world, host, call);
 	if ((stat == HF_NLM_DENIED_NOLOCKS || fate_refuses(call, stat)) && call->is_fresh &&
 	    call->sending.n == 1 && call->server_life == world->server->life &&
+	    !reload_is_back_since(world, call->span.file, call->made_at) &&
 	    order_is_involved(world, call->proc, &call->span))
 		world_fail(world, "I10",
 			   "%u of host %u is refused file %u, %u-%u, and has it, or waits for it",

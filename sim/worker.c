@@ -188,7 +188,7 @@ int __wrap_hf_exports_admit(struct hf_exports *exports, uint64_t export_id, cons
 {
 	struct world *world = hf_container_of((struct worker *)exports, struct world, worker);
 
-	switch (fate_of(world, peer, (uint8_t)(export_id - 1), false)) {
+	switch (fate_in_list(world, peer, (uint8_t)(export_id - 1))) {
 	case HF_CHECK_ACCESS:
 		return HF_REFUSED_ADDRESS;
 	case HF_CHECK_STALE:
@@ -246,7 +246,7 @@ static uint32_t export_number_of(void *user, uint64_t export_id, uint64_t *homep
 	struct world *world = user;
 
 	*homep = world->worker.has_one_disk ? 1 : export_id;
-	return (uint32_t)export_id;
+	return reload_is_absent(world->server, (uint8_t)(export_id - 1)) ? 0 : (uint32_t)export_id;
 }
 
 static uint64_t export_id_of(void *user, uint32_t export)

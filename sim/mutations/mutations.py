@@ -278,6 +278,21 @@ MUTATIONS = [
     ("what the kernel tells of files is not read", f"{NLM}/file_access.c", "\thear_changes(nlm, call);\n", "\t(void)hear_changes;\n"),
     ("a remembered right outlives the list of exports", f"{NLM}/file_access.c",
      "return right->n_exports == hf_exports_count_changes(nlm->files.exports);", "return nlm->files.exports && right;"),
+    # Reloads
+    ("a client that a reload removes waits on", f"{NLM}/file_access.c",
+     "return answer == HF_ADMITTED || answer == HF_REFUSED_UNKNOWN ||", "return answer >= 0 ||"),
+    ("a lock of an export that is gone is deleted", f"{RECOVERY}/restart.c",
+     "loading->n_not_exported++;\n\t\treturn hf_not_exported_add_lock(loading->recovery, fact);",
+     "loading->n_not_exported++;\n\t\treturn note_wrong(loading, fact->id, HF_PERSIST_LOCK);"),
+    ("a store that comes back lacks what exports had that are gone", f"{RECOVERY}/persist.c",
+     "\thf_not_exported_resync(recovery);\n", ""),
+    ("an export that is back in grace has lost its locks", f"{RECOVERY}/restart.c",
+     "return !recovery->phase.has_served;", "return !recovery;"),
+    ("an export that is back after grace has its locks", f"{RECOVERY}/restart.c",
+     "return !recovery->phase.has_served;", "return recovery;"),
+    ("who has something in an export that is gone is unregistered", f"{RECOVERY}/recovery.c",
+     "!hf_list_is_empty(&client->recovery->late) || client->recovery->n_not_exported;", "!hf_list_is_empty(&client->recovery->late);"),
+    ("who died has something in an export that is gone", f"{RECOVERY}/crash.c", "if (!client->recovery->n_not_exported)", "if (client)"),
     ("UNLOCK asks whether the file is there", f"{NLM}/unlock.c",
      "hf_nlm_run_unlock(struct hf_nlm_op *op)\n{\n\tenum hf_nlm_stat stat = hf_nlm_find_file(op);\n\tint answer;\n\n\tif (hf_nlm_bars_way(op, true) || hf_nlm_op_queue(op))\n\t\treturn;",
      "hf_nlm_run_unlock(struct hf_nlm_op *op)\n{\n\tenum hf_nlm_stat stat = hf_nlm_check_file(op, false);\n\tint answer;\n\n\tif (stat == HF_NLM_LATER)\n\t\treturn;\n"
@@ -386,6 +401,9 @@ FORGER_MUTATIONS = [
 
 # Found by schedules in which the server goes on where it ended (--continue).
 CONTINUE_MUTATIONS = [
+    ("a start over is not awaited", f"{NLM}/program.c", "(op->kind->takes || op->kind->gives_up);", "!op;"),
+    ("a run goes on without the locks of an export", f"{RECOVERY}/restart.c",
+     "recovery->start.continues = false;\n\trecovery->starts_over = true;", ""),
     ("a run goes on although the last one was in grace", f"{STORE}/state.c",
      "continues && next->is_complete && before->is_settled && next->durability",
      "continues && next->is_complete && next->durability"),
