@@ -43,4 +43,4 @@ class Audited(Case):
 
     def audit_lines(self):
         with open(self.audit, encoding="utf-8") as lines:
-            return [json.loads(line) for line in lines]
+            return [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be under way

@@ -209,7 +209,7 @@ class Recorded(Secured):
 
     def refusals(self):
         with open(self.audit, encoding="utf-8") as lines:
-            found = [json.loads(line) for line in lines]
+            found = [json.loads(line) for line in lines if line.endswith("\n")]  # the last one may be under way
         return [(line["op"], line["export"], line.get("name"), line["result"]) for line in found if line["result"] != "OK"]
 
     def errors(self, share):
