@@ -429,7 +429,8 @@ int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, str
 int hf_lock_leave_queue(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 			enum hf_lock_mode mode);
 /* All waiters leave the queue that @may_wait does not let stay, in time proportional to the number of all
- * waiters; returns how many. @may_wait must not change the engine. Grants in flight stay. */
+ * waiters; returns how many. @may_wait must not change the engine. Grants in flight stay. If one of them is
+ * put back later, its waiter does not return to the queue. */
 size_t hf_lock_sift_waiters(struct hf_locks *locks,
 			    bool (*may_wait)(void *context, const struct hf_lock_view *waiter),
 			    void *context);

@@ -195,6 +195,18 @@ static size_t sift_file(struct hf_locks *locks, struct hf_lock_file *file,
 	return n;
 }
 
+/* A grant that cannot be stored would go back to its queue, and the client has not heard of it. */
+static void sift_grants(struct hf_locks *locks,
+			bool (*may_wait)(void *context, const struct hf_lock_view *waiter), void *context)
+{
+	for (struct hf_rb_node *node = hf_rb_first(&locks->grants); node; node = hf_rb_next(node)) {
+		struct hf_waiter *grant = hf_rb_entry(node, struct hf_waiter, by_id);
+
+		if (!may_stay(locks, grant, may_wait, context))
+			grant->is_left = true;
+	}
+}
+
 /* The waiters that stay are served once, and not for each that leaves: that would walk their queue each time.
  */
 size_t hf_lock_sift_waiters(struct hf_locks *locks,
@@ -208,6 +220,7 @@ size_t hf_lock_sift_waiters(struct hf_locks *locks,
 		next = hf_rb_next(node);
 		n += sift_file(locks, hf_rb_entry(node, struct hf_lock_file, in_waiting), may_wait, context);
 	}
+	sift_grants(locks, may_wait, context);
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, NULL);
 	return n;

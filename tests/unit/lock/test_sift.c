@@ -82,8 +82,23 @@ static void test_a_grant_in_flight_stays(void **state)
 	bed_wait(bed, 11, E, 0, 9);
 	bed_unlock(bed, 1, 0, 9);
 	assert_int_equal(sift(bed, 1), 0);
-	assert_int_equal(n_asked, 0);
 	assert_locked(bed, 11, "E[0,9]?");
+}
+
+/* The client has not heard of it, and does not wait again. */
+static void test_a_grant_that_is_put_back_leaves(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_lock(bed, 1, E, 0, 9);
+	bed_wait(bed, 11, E, 0, 9);
+	bed_unlock(bed, 1, 0, 9);
+	assert_int_equal(sift(bed, 1), 0);
+	hf_lock_pause_grants(bed->locks, true);
+	assert_int_equal(hf_lock_grant_put_back(bed->locks, bed->last_grant), HF_LOCK_OK);
+	assert_int_equal(bed_waiters(bed), 0);
+	assert_locked(bed, 11, "");
+	assert_string_equal(hf_locks_check(bed->locks) ?: "", "");
 }
 
 /* No lock is left in it. */
@@ -147,6 +162,7 @@ int main(void)
 		bed_test_of(test_the_others_are_served),
 		bed_test_of(test_none_that_leaves_is_served_before),
 		bed_test_of(test_a_grant_in_flight_stays),
+		bed_test_of(test_a_grant_that_is_put_back_leaves),
 		bed_test_of(test_a_file_goes_with_its_last_waiter),
 		cmocka_unit_test(test_the_cost_grows_with_their_number),
 	};
