@@ -384,6 +384,14 @@ void hf_nlm_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat)
 	reply_as(op, stat, hf_nlm_stat_name(stat));
 }
 
+void hf_nlm_op_put_off(struct hf_nlm_op *op)
+{
+	if (op->args.reclaim)
+		hf_nlm_op_drop(op);
+	else
+		hf_nlm_reply(op, HF_NLM_DENIED_GRACE_PERIOD);
+}
+
 void hf_nlm_op_refuse(struct hf_nlm_op *op, const char *result)
 {
 	forget_repeat(op);

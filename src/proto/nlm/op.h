@@ -189,6 +189,9 @@ HF_COLD void hf_nlm_op_reply_garbage(struct hf_nlm_op *op); /* the arguments can
 /* FAILED, counted as @result. It is not remembered: the same call may be served later. */
 HF_COLD void hf_nlm_op_refuse(struct hf_nlm_op *op, const char *result);
 void hf_nlm_op_drop(struct hf_nlm_op *op); /* without a reply: the client sends it again */
+/* The client asks again: after DENIED_GRACE_PERIOD or, since a client that reclaims takes any refusal for
+ * final, without a reply. */
+HF_COLD void hf_nlm_op_put_off(struct hf_nlm_op *op);
 void hf_nlm_op_spend(
 	struct hf_nlm_op *op);            /* charges to its caller what the lock table has searched for it */
 void hf_nlm_op_end(struct hf_nlm_op *op); /* after its call was ended otherwise */

@@ -78,20 +78,11 @@ static const struct hf_nlm_kind kinds[] = {
 
 /* A run that starts over, because exports are gone, and has not stored that: if it is killed, the next one
  * may go on with all that is stored. No client may believe that it has given something up by then, or that it
- * was refused for good. A client that reclaims takes any refusal for final, and sends again what is not
- * answered. */
+ * was refused for good. */
 static bool starts_over(const struct hf_nlm_op *op)
 {
 	return HF_UNLIKELY(hf_recovery_phase(op->nlm->options.recovery) == HF_PHASE_LOADING) &&
 	       (op->kind->takes || op->kind->gives_up);
-}
-
-static void put_off(struct hf_nlm_op *op)
-{
-	if (op->args.reclaim)
-		hf_nlm_op_drop(op);
-	else
-		hf_nlm_reply(op, HF_NLM_DENIED_GRACE_PERIOD);
 }
 
 /* Decodes the call, and runs the operation. */
@@ -116,7 +107,7 @@ static HF_ALWAYS_INLINE void serve(struct hf_nlm *nlm, struct hf_rpc_call *call,
 	if (HF_UNLIKELY(!hf_xdr_in_is_ok(in)))
 		hf_nlm_op_reply_garbage(&op);
 	else if (starts_over(&op))
-		put_off(&op);
+		hf_nlm_op_put_off(&op);
 	else
 		kind->run(&op);
 }

@@ -34,7 +34,7 @@ static enum hf_nlm_stat take(struct hf_nlm_op *op)
 /*
  * All reservations of an owner in a file have one state number. While a notice of its client's restart is
  * being checked, a SHARE, which has no number itself, may be of the life before or after it: what the owner
- * has in the file would get the tag of the check, and outlive the restart.
+ * has in the file would get the tag of the check, and outlive the restart. The check takes seconds.
  */
 static bool may_mix_lives(const struct hf_nlm_op *op)
 {
@@ -42,16 +42,6 @@ static bool may_mix_lives(const struct hf_nlm_op *op)
 
 	return HF_UNLIKELY(hf_client_is_tagged(client, op->args.state, hf_rpc_call_age(op->call))) &&
 	       hf_lock_has_reservations_but(op->nlm->locks, &op->target, (uint32_t)client->doubt_tag);
-}
-
-/* The check takes seconds. A client does not repeat a reclaim that is answered so, but one that is not
- * answered. */
-static enum hf_nlm_stat put_off(struct hf_nlm_op *op)
-{
-	if (!op->args.reclaim)
-		return HF_NLM_DENIED_GRACE_PERIOD;
-	hf_nlm_op_drop(op);
-	return HF_NLM_LATER;
 }
 
 static enum hf_nlm_stat reserve(struct hf_nlm_op *op)
@@ -66,8 +56,10 @@ static enum hf_nlm_stat reserve(struct hf_nlm_op *op)
 		stat = hf_nlm_meet_host(op);
 	if (stat != HF_NLM_GRANTED_STAT)
 		return stat;
-	if (may_mix_lives(op))
-		return put_off(op);
+	if (may_mix_lives(op)) {
+		hf_nlm_op_put_off(op);
+		return HF_NLM_LATER;
+	}
 	is_first = hf_lock_client_is_idle(&op->client->locking);
 	stat = take(op);
 	if (stat == HF_NLM_GRANTED_STAT && hf_nlm_register(op) != HF_NLM_GRANTED_STAT) {
