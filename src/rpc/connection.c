@@ -24,6 +24,7 @@
 #define READS_A_TURN 4           /* then other connections are served */
 #define LATE_READ    1024        /* in a late turn: a few calls */
 #define LATE_PIECE   (64 * 1024) /* or a part of a long call or a long reply */
+#define MAX_WAKES    16 /* of a tired connection, in vain: they cost as much as to stop watching it */
 #define SWEEP_NS     (1 * HF_NS_PER_S)
 
 static void on_ready(void *user, unsigned int events);
@@ -530,20 +531,24 @@ static void serve_events(struct hf_rpc_connection *c, bool can_read, bool is_que
 		}
 		hf_rpc_secure_settle(c);
 	}
-	/* As a rule a tired connection is served again before the loop looks at its sockets. So its socket
-	 * stays watched for input until that proves wrong: each change costs two system calls. */
-	if (!is_waiting(c) || c->out.n_bytes)
+	/* As a rule a tired connection is served again soon. So its socket stays watched for input until that
+	 * proves wrong: each change costs up to two system calls. */
+	if (!is_waiting(c)) {
+		c->n_wakes = 0;
 		update_watch(c);
+	} else if (c->out.n_bytes) {
+		update_watch(c);
+	}
 }
 
 static void on_ready(void *user, unsigned int events)
 {
 	struct hf_rpc_connection *c = user;
 
-	if (is_waiting(c) && !(events & HF_SOCKET_WRITE))
-		update_watch(c); /* it is served soon without this event */
-	else
+	if (!is_waiting(c) || events & HF_SOCKET_WRITE)
 		serve_events(c, (events & event_of_input(c)) != 0, false);
+	else if (c->budget > 0 || ++c->n_wakes == MAX_WAKES)
+		update_watch(c); /* it waits for memory, or for long */
 }
 
 /* While the connection waited, its socket was not watched. A client that hung up and left replies unread

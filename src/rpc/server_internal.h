@@ -202,6 +202,7 @@ struct hf_rpc_connection {
 	bool is_moving;
 	bool was_reset;  /* the peer's kernel said that it does not know it */
 	bool is_ahead;   /* it sent more than its budget could serve */
+	uint8_t n_wakes; /* by input that came while it was tired */
 	bool is_proven;  /* it has completed a call */
 	bool was_useful; /* it completed a call in this turn */
 };
