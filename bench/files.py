@@ -22,6 +22,7 @@ import json
 import os
 import shutil
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -226,9 +227,9 @@ def limit_of_names(args, names, how):
     return max((result["calls_per_second"], result["cpu_us"]) for result in results)
 
 
-def measure_round(args, servers, names, workload):
+def measure_round(args, servers, names, workload, is_reversed):
     found = {}
-    for name, held in servers.items():
+    for name, held in reversed(servers.items()) if is_reversed else servers.items():
         if name == "other" and workload == NAMES_ASYNC:
             continue
         if name != "plain":
@@ -241,12 +242,17 @@ def measure_round(args, servers, names, workload):
 
 
 def compare(args, servers, names, workload):
-    """The best of some rounds, so that a hiccup of the machine does not count; all in turn, so that it hits all."""
-    best = {}
-    for _ in range(args.rounds):
-        for name, measured in measure_round(args, servers, names, workload).items():
+    """The best of some rounds, so that a hiccup of the machine does not count; all in turn, so that it hits all. Two builds
+    may differ by less than the rounds do: their ratio is the median of those within a round."""
+    best, ratios, row = {}, [], {}
+    for i in range(args.rounds):
+        found = measure_round(args, servers, names, workload, i % 2 == 1)
+        for name, measured in found.items():
             best[name] = max(best.get(name, measured), measured)
-    row = {}
+        if "other" in found:
+            ratios.append(found["ours"][0] / found["other"][0])
+    if ratios:
+        row["by_other"] = round(statistics.median(ratios), 3)
     for name in COLUMNS:
         if name in best:
             row[name], row[name + "_cpu_us"] = best[name]
@@ -257,7 +263,7 @@ def line_of(workload, row):
     cells = [f"{workload:{WIDTH}}"]
     for name in COLUMNS:
         cells.append(f"{row[name]:10.0f}{row[name + '_cpu_us']:8.1f}" if name in row else " " * 18)
-    cells.append(f"{row['ours'] / row['other']:10.2f}" if row.get("other") else " " * 10)
+    cells.append(f"{row['by_other']:10.2f}" if "by_other" in row else " " * 10)
     cells.append(f"{row['ours'] / row['ganesha']:10.2f}" if row.get("ganesha") else " " * 10)
     cells.append(f"{100 * row['ours'] / row['plain']:8.0f} %" if row.get("plain") else "")
     return "".join(cells)

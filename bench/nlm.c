@@ -8,8 +8,10 @@
  *
  *	nlm PATH/holdfastd [--alone] [--beside OTHER/holdfastd] [SECONDS [CONNECTIONS DEPTH FILES [apart]]]
  *
- * All servers are measured in turn, in five rounds of SECONDS each. A row has the
- * median of the rates, of the latencies and of the server's CPU time for a call.
+ * All servers are measured in turn, in many short rounds of SECONDS each. A row has
+ * the median of the rates, of the latencies and of the server's CPU time for a call. A
+ * ratio is the median of the ratios within a round: the speed of a machine changes from
+ * second to second, and less within a round.
  *
  * A client sends each UNLOCK right behind its LOCK, or (apart) each when the reply
  * to its LOCK is there, as programs do: then all that is in flight is locked, too.
@@ -18,8 +20,7 @@
  * statd whenever the client takes its first one, and would be measured doing
  * that. The namespaces in which ganesha runs need root; without root, or with
  * --alone, ganesha is left out. With --beside, another build is measured in the same
- * rounds, each of its rows right after the same row of the first: a machine may be
- * a quarter faster a minute later.
+ * rounds, each of its rows right after or before the same row of the first.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -38,7 +39,7 @@
 #define MAX_LANES 64 /* ranges of one connection */
 #define RANGE     4096
 #define APART     (2u * MAX_LANES * MAX_LANES * RANGE) /* a round of pairs may end with locks below that */
-#define N_ROUNDS  5
+#define N_ROUNDS  25
 
 static const struct {
 	int n_connections;
@@ -190,25 +191,30 @@ static int by_value(const void *a, const void *b)
 	return (x > y) - (x < y);
 }
 
+static double median(double values[static N_ROUNDS])
+{
+	qsort(values, N_ROUNDS, sizeof(double), by_value);
+	return values[N_ROUNDS / 2];
+}
+
 /* Of one member of the rounds, which are doubles and nothing else */
-static double median(const struct round *rounds, size_t member)
+static double median_of(const struct round *rounds, size_t member)
 {
 	double values[N_ROUNDS];
 
 	for (int i = 0; i < N_ROUNDS; i++)
 		memcpy(&values[i], (const char *)&rounds[i] + member, sizeof(double));
-	qsort(values, N_ROUNDS, sizeof(double), by_value);
-	return values[N_ROUNDS / 2];
+	return median(values);
 }
 
 static void find_medians(struct row *row, int server)
 {
 	const struct round *rounds = row->rounds[server];
 
-	row->medians[server] = (struct round){ median(rounds, offsetof(struct round, rate)),
-					       median(rounds, offsetof(struct round, p50_us)),
-					       median(rounds, offsetof(struct round, p99_us)),
-					       median(rounds, offsetof(struct round, cpu_us)) };
+	row->medians[server] = (struct round){ median_of(rounds, offsetof(struct round, rate)),
+					       median_of(rounds, offsetof(struct round, p50_us)),
+					       median_of(rounds, offsetof(struct round, p99_us)),
+					       median_of(rounds, offsetof(struct round, cpu_us)) };
 }
 
 static void print_server(const struct row *row, int server)
@@ -222,8 +228,11 @@ static void print_server(const struct row *row, int server)
 
 static void print_ratio(const struct row *row, int ours, int other)
 {
-	printf(",\"%s_by_%s\":%.2f", server_names[ours], server_names[other],
-	       row->medians[ours].rate / row->medians[other].rate);
+	double ratios[N_ROUNDS];
+
+	for (int i = 0; i < N_ROUNDS; i++)
+		ratios[i] = row->rounds[ours][i].rate / row->rounds[other][i].rate;
+	printf(",\"%s_by_%s\":%.2f", server_names[ours], server_names[other], median(ratios));
 }
 
 static void print_row(struct row *row, struct target *const *targets, bool is_last)
@@ -251,9 +260,11 @@ static void print_row(struct row *row, struct target *const *targets, bool is_la
 static int measure_row(struct target *const *targets, struct row *row, double seconds, bool is_last)
 {
 	for (int i = 0; i < N_ROUNDS * N_SERVERS; i++) {
-		int server = i % N_SERVERS;
+		int round = i / N_SERVERS;
+		/* In every second round the other build comes first. */
+		int server = (i % N_SERVERS) ^ (round % 2);
 		struct target *target = targets[server];
-		int r = target ? measure(target, row, server, i / N_SERVERS, seconds) : 0;
+		int r = target ? measure(target, row, server, round, seconds) : 0;
 
 		if (r < 0)
 			return r;
@@ -480,7 +491,7 @@ int main(int argc, char *argv[])
 	}
 	if (n_rest > 3 && !read_row(&only, rest + 1))
 		return usage();
-	r = run(argv[1], other, is_alone, n_rest > 0 ? strtod(rest[0], NULL) : 0.5,
+	r = run(argv[1], other, is_alone, n_rest > 0 ? strtod(rest[0], NULL) : 0.1,
 		n_rest > 3 ? &only : NULL);
 	if (r < 0)
 		fprintf(stderr, "nlm: %s\n", strerror(-r));
