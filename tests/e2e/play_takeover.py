@@ -21,7 +21,7 @@ NOTICE = "stat.procedure_v1 == 6"
 @unittest.skipUnless(cluster.programs(), "there is no PostgreSQL here")
 class Takeover(Play):
     settings = (f"cluster.lease_seconds={LEASE}",)
-    captured = 400  # the heads of the messages will do
+    captured = 4096  # more than all the lock calls that a client sends at once: they may share a packet
     weight = 3
 
     def make_database(self):
