@@ -190,6 +190,17 @@ class Surface(Nodes):
         self.assertEqual((taken["from"], taken["to"]), (standby, "a"))
         self.assertEqual(self.ask("a", "/readyz").status, 200, "the command waits until the node serves")
 
+    def test_take_waits_for_the_report_of_its_takeover(self):
+        """A node serves before the database has what it did."""
+        standby = self.serve_on("a")
+        self.addCleanup(self.database.query, "DROP FUNCTION wait_a_little CASCADE")
+        self.database.query("CREATE FUNCTION wait_a_little() RETURNS trigger LANGUAGE plpgsql AS"
+                              " 'BEGIN PERFORM pg_sleep(0.9); RETURN NEW; END'")  # fmt: skip
+        self.database.query("CREATE TRIGGER reports_late BEFORE UPDATE OF takeover_at ON holdfast_leases FOR EACH ROW"
+                              " EXECUTE FUNCTION wait_a_little()")  # fmt: skip
+        taken = json.loads(self.run_cli(standby, "--json", "cluster", "take"))
+        self.assertEqual((taken["from"], taken["to"]), ("a", standby))
+
     def assert_told(self, name, takeover):
         """The event, in the ring of the node that took over."""
         with self.namespace:
