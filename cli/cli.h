@@ -186,5 +186,5 @@ void cli_doctor_host(struct cli_findings *findings, const char *host);
 void cli_doctor_tls(struct cli_findings *findings, long pid, uint16_t port);
 /* Where clients find the server, seen from this host; this need not be 127.0.0.1. */
 struct hf_addr cli_address_of_server(uint16_t port);
-/* Checks port 111, and other programs that want it. @port: our RPC port; 0: unknown. */
+/* Checks port 111, and other programs that want it. @port: the server's RPC port; 0: unknown. */
 void cli_doctor_port(struct cli_findings *findings, uint16_t port);

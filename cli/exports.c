@@ -91,8 +91,8 @@ static void import_deinit(struct import *import)
 	free(import->exports);
 }
 
-/* The order of rules: the first one that has the client applies in our configuration, so rules stand in the
- * order in which the kernel's server tries them. */
+/* The order of rules. In the configuration of Holdfast, the first rule that has the client applies. So rules
+ * stand in the order in which the kernel's server tries them. */
 static void sort_entries(struct import_export *export)
 {
 	for (size_t i = 1; i < export->n; i++) {

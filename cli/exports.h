@@ -52,7 +52,7 @@ struct import_options {
 
 /* A client and its options */
 struct import_entry {
-	char *client; /* as our configuration has it */
+	char *client; /* as the configuration of Holdfast has it */
 	enum import_kind kind;
 	struct import_options options;
 	unsigned int line;
@@ -96,7 +96,7 @@ int import_open(struct import *import, char *path, struct import_export **export
 extern const struct import_options import_defaults;
 void import_read_options(struct import *import, struct import_options *options, char *text);
 
-/* exports_client.c: the kind of a client of the file, and its name in our configuration. false: there is
- * none; it is reported. */
+/* exports_client.c: the kind of a client of the file, and its name in the configuration of Holdfast. false:
+ * there is none; it is reported. */
 bool import_read_client(struct import *import, const char *text, enum import_kind *kindp, char *out,
 			size_t size);

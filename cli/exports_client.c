@@ -1,4 +1,4 @@
-/* The clients of /etc/exports in the words of our configuration. */
+/* The clients of /etc/exports in the words of Holdfast's configuration. */
 #include <arpa/inet.h>
 #include <string.h>
 #include <strings.h>

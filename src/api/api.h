@@ -104,7 +104,7 @@ struct hf_api_options {
 	const char *token_file;      /* empty: api.token in state_dir */
 	const char *view_token_file; /* empty: there is no token that may only look */
 	const char *state_dir;       /* absolute */
-	const char *server_name;     /* the name that peers know us by */
+	const char *server_name;     /* the name that peers know the server by */
 	bool measures;               /* metrics.enabled */
 };
 

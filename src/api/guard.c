@@ -48,7 +48,7 @@ static bool is_loopback_name(const char *text)
 	return hf_addr_parse(&addr, host) && hf_addr_is_loopback(&addr);
 }
 
-/* Our own page has the host that it calls as its origin. */
+/* The server's own page has the host that it calls as its origin. */
 static bool is_own_origin(const struct hf_api_guard *guard, const struct hf_api_caller *caller)
 {
 	const char *scheme = guard->is_https ? "https://" : "http://";

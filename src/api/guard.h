@@ -3,7 +3,7 @@
  *
  *	Host     on loopback it must be a name of loopback, so that a foreign DNS
  *	         name that points at this server is useless (rebinding)
- *	Origin   if a browser sends it, it must be that of our own page
+ *	Origin   if a browser sends it, it must be that of the server's own page
  *	token    required for every change; beyond loopback for everything but the
  *	         page itself. A second token may look, and change nothing.
  */
@@ -12,7 +12,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#define HF_API_TOKEN_HEX 64 /* digits of a token that we make */
+#define HF_API_TOKEN_HEX 64 /* digits of a token that the server makes */
 #define HF_API_TOKEN_MAX 512
 
 struct hf_api_caller {
@@ -44,7 +44,7 @@ enum hf_api_access {
 struct hf_api_guard {
 	bool is_loopback; /* a TCP socket on loopback: check Host */
 	bool needs_token; /* reachable from other hosts: every call needs a token */
-	bool is_https;    /* our page's origin begins with https:// */
+	bool is_https;    /* the origin of the server's page begins with https:// */
 	char token[HF_API_TOKEN_MAX + 1];
 	char view_token[HF_API_TOKEN_MAX + 1]; /* may only look; empty: there is none */
 };
@@ -62,5 +62,5 @@ struct hf_loop;
 /* Reads a token from @path. -EINVAL: it is too short or too long. -ENODATA: a pipe or a device, which is read
  * only once, is left alone. */
 int hf_api_token_look(char out[static HF_API_TOKEN_MAX + 1], const char *path);
-/* Reads a token from @path, or creates it, readable by our user alone. Logs errors. */
+/* Reads a token from @path, or creates it, readable by the server's user alone. Logs errors. */
 int hf_api_token_load(char out[static HF_API_TOKEN_MAX + 1], const char *path, struct hf_loop *loop);

@@ -188,7 +188,7 @@ enum hf_api_door_state {
 	HF_API_DOOR_SERVES,    /* a request is being served; it may wait for the store */
 	HF_API_DOOR_SENDS,     /* its answer is being sent */
 	HF_API_DOOR_STREAMS,   /* sends events until the reader ends it */
-	HF_API_DOOR_CLOSES,    /* shut by us; the library has not closed it yet */
+	HF_API_DOOR_CLOSES,    /* shut by the server; the library has not closed it yet */
 };
 
 struct hf_api_door {
@@ -273,7 +273,7 @@ void hf_api_await_answers(struct hf_api *api);
 extern const char hf_api_tls_priorities[];
 void hf_api_secure_door(struct hf_api *api, struct MHD_Connection *connection, struct hf_api_door *door);
 void *hf_api_no_certificate(void); /* for MHD_OPTION_HTTPS_CERT_CALLBACK */
-/* Counts the handshake of a connection that ends before it is done; @is_shut: by us, as door->shut says. */
+/* Counts the handshake of a connection that ends before it is done; @is_shut: by the server (door->shut). */
 void hf_api_end_handshake(const struct hf_api_door *door, bool is_shut);
 bool hf_api_expires(struct hf_api *api, int64_t *unixp); /* any thread; false: there is no certificate */
 

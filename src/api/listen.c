@@ -1,5 +1,5 @@
-/* The TCP port or Unix socket for HTTP. We create it ourselves, so that a start fails if it is not
- * available. */
+/* The TCP port or Unix socket for HTTP. The server creates it, not the library, so that a start fails if it
+ * is not available. */
 #include <errno.h>
 #include <netinet/in.h>
 #include <stdio.h>
@@ -69,7 +69,7 @@ static int listen_unix(struct hf_api *api, const char **whatp)
 	if (is_left_over(&sun))
 		unlink(sun.sun_path);
 	*whatp = "cannot listen for the API on its socket: choose another api.listen";
-	mask = umask(0117); /* for our user and group */
+	mask = umask(0117); /* for the server's user and group */
 	r = bind(api->fd, (struct sockaddr *)&sun, sizeof(sun)) < 0 ? -errno : 0;
 	umask(mask);
 	if (r == 0 && listen(api->fd, BACKLOG) < 0)

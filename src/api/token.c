@@ -1,4 +1,4 @@
-/* The bearer token: one line of a file that only our user can read, created at the first start. */
+/* The bearer token: one line of a file that only the server's user can read, created at the first start. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

@@ -38,8 +38,8 @@ static void put(struct text *text, const char *data, size_t len)
 	text->len += len;
 }
 
-/* Names are printable (hf_client_name_is_good) and reasons are our own text, so only two characters need
- * escaping. */
+/* Names are printable (hf_client_name_is_good) and reasons are the server's own text, so only two characters
+ * need escaping. */
 static void add_string(struct text *text, const char *name, const char *value)
 {
 	add(text, ",\"%s\":\"", name);

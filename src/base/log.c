@@ -46,8 +46,8 @@ struct line {
 	size_t len;
 };
 
-/* systemd names the socket that it gave us in JOURNAL_STREAM=DEVICE:INODE. If stderr was redirected since,
- * the variable is still there, but stderr is another file. */
+/* systemd names the socket that it gave the process in JOURNAL_STREAM=DEVICE:INODE. If stderr was redirected
+ * since, the variable is still there, but stderr is another file. */
 static bool is_journal(void)
 {
 	const char *stream = getenv("JOURNAL_STREAM");
@@ -140,9 +140,9 @@ static bool starts_pair(const char *text)
 	return len > 0 && text[len] == '=';
 }
 
-/* The length of "key=value", up to the blank before the next pair. A value may contain blanks if it is our
- * own text, such as strerror's. Text of peers went through hf_log_quote() and contains neither blank nor
- * '='. */
+/* The length of "key=value", up to the blank before the next pair. A value may contain blanks if it is the
+ * program's own text, such as strerror's. Text of peers went through hf_log_quote() and contains neither
+ * blank nor '='. */
 static size_t pair_length(const char *pairs)
 {
 	size_t len = strcspn(pairs, " ");

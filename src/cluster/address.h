@@ -16,7 +16,7 @@
  * /32, does not depend on it.
  *
  * A change waits for the kernel's lock of all network settings (rtnl), which
- * no timeout of ours bounds. Each answer is waited for at most
+ * no timeout of the server bounds. Each answer is waited for at most
  * HF_NETLINK_TIMEOUT_MS.
  */
 #pragma once
@@ -54,6 +54,6 @@ const char *hf_service_address_explain(int answer);
 int hf_addresses_hold(struct hf_host *host, const struct hf_service_address *addresses, size_t n,
 		      uint32_t lifetime_ms, char *error, size_t error_size);
 /* Removes each address, and drops what still waits to be sent from it. One that is not there, or whose
- * interface is not, is no failure; an address without a lifetime is not ours and stays. */
+ * interface is not, is no failure; an address without a lifetime is the host's own, and stays. */
 int hf_addresses_give_up(struct hf_host *host, const struct hf_service_address *addresses, size_t n,
 			 char *error, size_t error_size);

@@ -19,7 +19,7 @@ struct hf_service_address;
 struct hf_host {
 	struct hf_netlink route;
 	int packet; /* link layer; receives nothing */
-	int raw[2]; /* IPv4, IPv6, with headers of our own; receive nothing; -1: no such address */
+	int raw[2]; /* IPv4, IPv6, with headers that the server makes; receive nothing; -1: no such address */
 };
 
 /* What the addresses need. On failure @error says what to do, and nothing is open. */

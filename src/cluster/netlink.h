@@ -41,7 +41,7 @@ void hf_netlink_add(struct hf_netlink_request *request, uint16_t type, const voi
 /* Sends the request, and does not wait for an answer. */
 int hf_netlink_send(struct hf_netlink *netlink, struct hf_netlink_request *request);
 /* Sends the request, calls @fn, if any, for each message of the answer, and returns when the kernel has
- * acknowledged it: 0, or the kernel's or our own -errno, -ETIMEDOUT among them. */
+ * acknowledged it: 0, or an -errno of the kernel or of this call, -ETIMEDOUT among them. */
 int hf_netlink_ask(struct hf_netlink *netlink, struct hf_netlink_request *request, hf_netlink_fn fn,
 		   void *user);
 

@@ -111,7 +111,7 @@ static int port_taken(struct hf_config_load *load, const char *key, const char *
 				  other, port);
 }
 
-/* If two of our services shared a port, the second would report at the start that another server uses it. */
+/* If two parts of the server shared a port, the second would say at the start that another server has it. */
 static int check_ports(struct hf_config_load *load)
 {
 	const struct hf_config *config = load->config;

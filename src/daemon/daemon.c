@@ -65,7 +65,7 @@ struct daemon {
 	struct hf_cluster *cluster; /* its own; NULL: no cluster */
 	struct hf_loop *loop;       /* the home loop */
 	struct hf_crew *crew;
-	char name[HF_SETUP_NAME]; /* the name that peers know us by */
+	char name[HF_SETUP_NAME]; /* the name that peers know the server by */
 	struct hf_rpc_client *client;
 	struct hf_file_service *files;
 	struct hf_reload *reload;
@@ -84,7 +84,7 @@ struct daemon {
 	const struct hf_rpc_program *programs[MAX_PROGRAMS];
 	size_t n_programs;
 	struct hf_ports ports;
-	unsigned int netids; /* the transports that we listen on */
+	unsigned int netids; /* the transports that the server listens on */
 	int result;
 	bool is_serving;
 	bool is_stopping;
@@ -749,8 +749,8 @@ static int prepare(struct daemon *d)
 	if (r == 0 && hf_config_has_cluster(d->config))
 		r = hf_member_new(&d->member, d->config);
 	hf_sandbox_limit_caps(d->config->cluster.addresses.n > 0);
-	/* Before anything is opened: later parts ask only once which rights they have and who owns our
-	 * files. */
+	/* Before anything is opened: later parts ask only once which rights they have and which user owns the
+	 * server's files. */
 	if (r == 0)
 		r = drop_privileges(d);
 	if (r == 0 && d->member)

@@ -368,7 +368,7 @@ static bool export_find(void *user, struct hf_bytes name, uint32_t *exportp)
 	return hf_export_table_find(&service->export_table, name, exportp);
 }
 
-/* Empty if our key did not seal the handle. */
+/* Empty if the server's key did not seal the handle. */
 static struct hf_bytes rehandle(const struct hf_file_service *service, struct hf_bytes handle,
 				uint64_t export_id, uint8_t room[HF_LOCK_HANDLE_MAX])
 {

@@ -18,7 +18,7 @@ static int fail(const char *error)
 	return HF_ARGS_EXIT_WRONG;
 }
 
-/* If a standard stream is closed, the next file that is opened would get its number, and our log would go
+/* If a standard stream is closed, the next file that is opened would get its number, and the log would go
  * there. */
 static void fill_streams(void)
 {

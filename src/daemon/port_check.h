@@ -1,4 +1,4 @@
-/* Whether another server has a port of ours: asked before a start that should step aside for it. */
+/* Whether another server has a port of this server: asked before a start that should step aside for it. */
 #pragma once
 
 #include <stddef.h>

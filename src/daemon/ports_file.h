@@ -20,7 +20,7 @@ struct hf_state_dir;
 
 struct hf_ports {
 	uint16_t rpc;
-	uint16_t portmap;                   /* 0: we serve no port mapper */
+	uint16_t portmap;                   /* 0: the server serves no port mapper */
 	uint16_t api;                       /* 0: off, or a Unix socket */
 	char api_address[HF_PORTS_ADDRESS]; /* empty: off */
 	char api_pin[HF_API_PIN_TEXT];      /* of the API's certificate; empty: no HTTPS */

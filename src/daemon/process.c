@@ -20,7 +20,7 @@
 #include "base/log.h"
 #include "daemon/state_dir.h"
 
-#define LAST_SECONDS 5 /* for workers that wait for a file when we stop */
+#define LAST_SECONDS 5 /* for workers that wait for a file when the server stops */
 
 size_t hf_process_raise_file_limit(void)
 {

@@ -15,7 +15,7 @@ size_t hf_process_raise_file_limit(void);
 int hf_process_become(const char *user, bool changes_addresses, struct hf_state_dir *dir, char *error,
 		      size_t error_size);
 
-/* The number of processors we may run on, at least 1. */
+/* The number of processors that this process may run on, at least 1. */
 size_t hf_process_count_cores(void);
 
 /* To stop, after everything is saved: ends the process in a few seconds even if a worker still waits for a

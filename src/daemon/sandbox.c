@@ -193,7 +193,7 @@ static const uint16_t allowed[] = {
 	SYS_timerfd_create,
 	SYS_timerfd_settime,
 	SYS_timerfd_gettime,
-	/* information about the system and ourselves */
+	/* information about the system and this process */
 	SYS_getpid,
 	SYS_gettid,
 	SYS_getppid,

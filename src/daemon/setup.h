@@ -10,7 +10,7 @@ struct hf_recovery_options;
 
 #define HF_SETUP_NAME 256
 
-/* The name that peers know us by: server.name, the service's name in a cluster, or the host's name. */
+/* The server's name for its peers: server.name, the service's name in a cluster, or the host's name. */
 const char *hf_setup_server_name(const struct hf_config *config, char out[static HF_SETUP_NAME]);
 
 /* The name of this node of the cluster: cluster.node, or the host's name */

@@ -23,7 +23,7 @@ struct hf_state_dir {
 	int lock_fd;
 };
 
-/* mkdir -p; only the last part becomes private to us. */
+/* mkdir -p; only the last part becomes private to the server's user. */
 static int make_path(const char *path)
 {
 	char part[4096];
@@ -215,8 +215,8 @@ int hf_state_dir_remove(struct hf_state_dir *dir, const char *name)
 	return unlinkat(dir->fd, name, 0) < 0 && errno != ENOENT ? -errno : 0;
 }
 
-/* Gives away only a file of ours that has no other name: if the new user owned the directory before, it may
- * have made links here to the files of others. */
+/* Gives away only a file of the server's user that has no other name: if the new user owned the directory
+ * before, it may have made links here to the files of others. */
 static int give_file(struct hf_state_dir *dir, const char *name, unsigned int uid, unsigned int gid)
 {
 	hf_cleanup(hf_closep) int fd = openat(dir->fd, name, O_PATH | O_CLOEXEC | O_NOFOLLOW);

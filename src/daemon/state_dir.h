@@ -1,6 +1,6 @@
 /*
- * The state directory: created if it is missing, readable by us alone, and
- * locked, so that two servers never write to the same one.
+ * The state directory: created if it is missing, readable by the server's user
+ * alone, and locked, so that two servers never write to the same one.
  */
 #pragma once
 
@@ -23,5 +23,5 @@ int hf_state_dir_save(struct hf_state_dir *dir, const char *name, const void *da
 /* Reads at most @size - 1 bytes of a file and ends them with a NUL. -ENOENT: there is none. */
 int hf_state_dir_read(struct hf_state_dir *dir, const char *name, char *out, size_t size);
 int hf_state_dir_remove(struct hf_state_dir *dir, const char *name); /* a missing file is no error */
-/* Gives the directory and our files in it to another user, before we change to that user. */
+/* Gives the directory and the server's files in it to the user that the server changes to next. */
 int hf_state_dir_give(struct hf_state_dir *dir, unsigned int uid, unsigned int gid);

@@ -17,7 +17,7 @@
  *	groups.c         groups of users who are in more than a call has room for
  *	handle.c         handles; seal.c, seal_key.c: their seal and its key
  *	local.c          local_locks: the lock table's "outside"
- *	local_file.c     our locks in one file in the kernel; local_ranges.c: their ranges
+ *	local_file.c     the server's locks in one file in the kernel; local_ranges.c: their ranges
  *	local_closer.c   closes files on a thread that may wait
  *	sweeper.c        closes files that are no longer used
  */

@@ -29,7 +29,7 @@ static struct flock flock_of(struct hf_range range, enum hf_lock_mode mode)
 		.l_type = type_of(mode),
 		.l_whence = SEEK_SET,
 		.l_start = (off_t)range.start,
-		.l_len = (off_t)hf_range_len(range), /* 0 means to the end, for fcntl() and for us */
+		.l_len = (off_t)hf_range_len(range), /* 0 means to the end, here and for fcntl() */
 	};
 }
 
@@ -72,7 +72,7 @@ int hf_local_file_test(const struct hf_local_file *file, struct hf_range range, 
 		return HF_LOCK_OK;
 	*conflictp = (struct hf_lock_view){
 		.mode = lock.l_type == F_WRLCK ? HF_LOCK_EXCLUSIVE : HF_LOCK_SHARED,
-		/* -1: the lock belongs to an open file description; 0: to a process that we cannot see. */
+		/* -1: the lock is of an open file description; 0: of a process that the server cannot see. */
 		.who.owner_id = (uint64_t)lock.l_pid,
 	};
 	if (hf_range_from_offset_len(&conflictp->range, (uint64_t)lock.l_start, (uint64_t)lock.l_len))

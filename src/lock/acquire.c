@@ -383,9 +383,10 @@ static int answer_repetition(struct attempt *try, bool *is_answeredp)
 	r = reserve_refresh(try);
 	if (r < 0)
 		return hf_trace(r);
-	/* The kernel usually holds the range for us already. It does not if it lost the lock in a restart:
-	 * then another process may have it, and the reclaim is refused. It does not, either, if local_locks
-	 * was turned on after the lock was granted. That lock stays the owner's, whatever the kernel says. */
+	/* The kernel usually holds the range for the server already. It does not if it lost the lock in a
+	 * restart: then another process may have it, and the reclaim is refused. It does not, either, if
+	 * local_locks was turned on after the lock was granted. That lock stays the owner's, whatever the
+	 * kernel says. */
 	r = hf_outside_take(try->locks, &request->who, request->range, request->mode);
 	if (r < 0 || (r && is_partly_unreclaimed(try)))
 		return r;

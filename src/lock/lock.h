@@ -224,7 +224,7 @@ struct hf_lock_request {
 	uint32_t client_state; /* the client's state number, 0 if unknown */
 	bool wait;             /* queue on conflict */
 	bool must_wait;        /* a restart restores it: it goes to the end of the queue, whatever is free */
-	bool reclaim;          /* was held before our restart */
+	bool reclaim;          /* was held before the server's restart */
 	bool backed_only;      /* reclaim: the restored list is complete, nothing else was held */
 	bool is_due;           /* the owner was promised it before: limits count as for an unlock, and waiters
 				  are not in its way, as for a reclaim */
@@ -270,7 +270,7 @@ struct hf_lock_reservation_view {
 	uint32_t n_unreclaimed;
 	uint32_t n_unsure; /* of count, see hf_lock_doubt_reservation() */
 	uint64_t mark;     /* of the last request; 0: it had none */
-	bool is_reclaim;   /* added: it was held before our restart */
+	bool is_reclaim;   /* added: it was held before the server's restart */
 };
 
 /* Why a lock or a reservation is removed. */
@@ -485,9 +485,9 @@ int hf_lock_restore_reservation(struct hf_locks *locks, const struct hf_lock_res
 void hf_lock_set_grace(struct hf_locks *locks, bool is_on);
 bool hf_lock_in_grace(const struct hf_locks *locks);
 /*
- * A client could not be told of our restart. Its unreclaimed locks become ghosts: neither listed nor counted,
- * but still reclaimable, and conflicting until grace ends. The removed event comes only then, so that ghosts
- * survive a second restart. Outside grace they go at once.
+ * A client could not be told of the server's restart. Its unreclaimed locks become ghosts: neither listed nor
+ * counted, but still reclaimable, and conflicting until grace ends. The removed event comes only then, so
+ * that ghosts survive a second restart. Outside grace they go at once.
  */
 void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_client *client);
 /* No client need reclaim: everything that was restored is held. No events: the store has it. */

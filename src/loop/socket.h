@@ -64,7 +64,7 @@ void hf_socket_drop_unsent(struct hf_socket *socket);
 int hf_socket_probe(struct hf_socket *socket, bool is_on);
 struct hf_heard {
 	uint64_t ago_ns;  /* when anything came from the peer, also an answer to such a question */
-	uint32_t n_asked; /* how often our kernel has asked it without an answer, or sent data again */
+	uint32_t n_asked; /* how often the kernel has asked it without an answer, or sent data again */
 };
 /* What came from the peer, as far as the kernel knows; also after a reset. False: it is not known. */
 bool hf_socket_heard(struct hf_socket *socket, struct hf_heard *heardp);

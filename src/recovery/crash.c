@@ -162,7 +162,7 @@ size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *c
 	return (size_t)(recovery->counts.locks_cleaned - before);
 }
 
-/* As far as we know the client was not restarted, so the event has no state number. */
+/* As far as the server knows, the client was not restarted, so the event has no state number. */
 void hf_crash_release_silent(struct hf_recovery *recovery, struct hf_client *client, uint64_t silent_ns)
 {
 	char quoted[256];
@@ -176,9 +176,9 @@ void hf_crash_release_silent(struct hf_recovery *recovery, struct hf_client *cli
 	release_all(recovery, client, 0, "it is silent, and others wait for its locks");
 }
 
-/* A client that could not be told of our restart. As far as we know it was not restarted itself, so the event
- * has no state number, and the hosts that monitor the client are not told. A client that loses no lock is
- * only unreachable: nothing was cleaned up, and nothing says that it crashed. */
+/* A client that could not be told of the server's restart. As far as the server knows, it was not restarted
+ * itself, so the event has no state number, and the hosts that monitor the client are not told. A client that
+ * loses no lock is only unreachable: nothing was cleaned up, and nothing says that it crashed. */
 void hf_crash_release_reclaimable(struct hf_recovery *recovery, struct hf_client *client)
 {
 	const char *reason = "it could not be told of our restart";
@@ -211,7 +211,7 @@ static bool is_straggler(struct hf_recovery *recovery, const struct hf_client *c
 	return find_past(recovery, client, state) != NULL;
 }
 
-/* Is @state newer than the number that we know? One that is not proven may be anything. */
+/* Is @state newer than the number that the server knows? One that is not proven may be anything. */
 static bool supersedes(const struct hf_client *client, int32_t state)
 {
 	int32_t known = hf_client_proven_state(client);
@@ -245,10 +245,10 @@ static void become(struct hf_recovery *recovery, struct hf_client *client, int32
 }
 
 /*
- * The new state number is stored, so that a repeated notice is no news after our next restart. It is stored
- * only after the old locks are gone from the store. If we were killed in between, the notice would come
- * again, since we have not answered it, and would have to be news: no other message says that those locks are
- * dead.
+ * The new state number is stored, so that a repeated notice is no news after the server's next restart. It is
+ * stored only after the old locks are gone from the store. If the server were killed in between, the notice
+ * would come again, since the server has not answered it, and would have to be news: no other message says
+ * that those locks are dead.
  */
 struct settling {
 	struct hf_link link;

@@ -166,7 +166,7 @@ struct hf_recovery {
 /* What this folder knows of a client: src/client makes it, cleared, and frees it with the client. */
 struct hf_recovery_client {
 	struct hf_protocol *protocol;
-	struct hf_notice *notice;      /* the client is being told of our restart */
+	struct hf_notice *notice;      /* the client is being told of the server's restart */
 	struct hf_list late;           /* what it may still reclaim after grace */
 	size_t n_not_exported;         /* records of it in not_exported.c */
 	uint64_t n_deaths;             /* how often what it had was released since it died */
@@ -175,7 +175,7 @@ struct hf_recovery_client {
 	uint32_t n_delayed;            /* of these: by hf_recovery_delay_state() */
 	int32_t stored_state;          /* what the stored registration says, while n_settling */
 	bool is_stored_state_proven;   /* likewise */
-	int32_t told_state;            /* the last state number of ours that it knows */
+	int32_t told_state;            /* the server's last state number that it knows */
 	struct hf_silent_case *silent; /* it may never come back */
 	uint64_t answered_at;          /* monotonic ns, when its host answered silent.c */
 };
@@ -283,8 +283,8 @@ int hf_phase_restart_clock(struct hf_recovery *recovery); /* of grace, now that 
 void hf_phase_look(struct hf_recovery *recovery);
 /* Serving: as soon as the store is up to date, the next run may go on from here. */
 void hf_phase_settle(struct hf_recovery *recovery);
-/* Does a client that was told of our restart stay registered until grace ends, though it holds nothing? In
- * open grace it may yet reclaim what the store does not know of. */
+/* Does a client that was told of the server's restart stay registered until grace ends, though it holds
+ * nothing? In open grace it may yet reclaim what the store does not know of. */
 bool hf_phase_pins(const struct hf_recovery *recovery);
 bool hf_phase_is_over(const struct hf_recovery *recovery); /* nothing is served any more */
 /* A simulated restart waits for the store: then clients are told, and grace begins. */
@@ -307,7 +307,8 @@ void hf_silents_deinit(struct hf_recovery *recovery);
 void hf_notifier_init(struct hf_recovery *recovery);
 void hf_notifier_stop(struct hf_recovery *recovery);
 void hf_notifier_deinit(struct hf_recovery *recovery);
-int hf_notifier_start(struct hf_recovery *recovery); /* all registered clients that do not know our number */
+/* Begins to tell all registered clients that do not know the server's number. */
+int hf_notifier_start(struct hf_recovery *recovery);
 void hf_notifier_forget(struct hf_recovery *recovery, struct hf_client *client);
 
 /* WAITING: a stored waiter returns to its queue when its protocol is there. */

@@ -1,6 +1,6 @@
 /*
- * Tells every registered client of our restart, where its protocol does that (protocol.c).
- * A client that knows our state number already is not told: a run that goes on where the
+ * Tells every registered client of the server's restart, where its protocol does that (protocol.c).
+ * A client that knows the server's state number already is not told: a run that goes on where the
  * last one ended has the same number.
  *
  * A notice stands for one client that is yet to be told:
@@ -17,10 +17,10 @@
  * A client that could not be told in time and has locks is marked crashed: its
  * unreclaimed locks are released, but stay reclaimable until grace ends. A client that
  * has none is marked unreachable, until it is told or calls. Both stay registered while
- * they are tried again. A client that was told under some of our addresses, and not under all
+ * they are tried again. A client that was told under some of the server's addresses, and not under all
  * (hf_client_is_reached()), is tried again, too, and loses nothing by that.
  *
- * Our state number may rise while a notice is under way (SM_SIMU_CRASH). The result of
+ * The server's state number may rise while a notice is under way (SM_SIMU_CRASH). The result of
  * that try says nothing about the new number: the client is told again, at once, and
  * until then it was neither told nor unreachable. Nor is it after a try for which the server
  * had no socket or memory: the notice goes back to the queue.
@@ -48,7 +48,7 @@ struct hf_notice {
 	uint64_t began;        /* this try */
 	uint64_t give_up;      /* no try after this */
 	uint64_t gap;
-	int32_t state;   /* of ours, in the last try */
+	int32_t state;   /* of the server, in the last try */
 	bool by_hand;    /* a failure is no evidence of anything */
 	bool is_in_wave; /* counts for the first wave */
 	bool has_failed;
@@ -159,7 +159,7 @@ static void rest(struct hf_notice *notice)
 	move(notice, HF_NOTICE_RESTS);
 }
 
-/* A client that has called us since our restart is alive, whatever became of the notice. */
+/* A client that has called since the server's restart is alive, whatever became of the notice. */
 static bool was_seen(const struct hf_recovery *recovery, const struct hf_client *client)
 {
 	return client->last_seen > recovery->notifier.wave_wall;

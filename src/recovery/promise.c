@@ -306,7 +306,7 @@ void hf_promises_init(struct hf_recovery *recovery)
 	hf_task_init(&promises->break_task, on_break);
 }
 
-/* No reply is sent any more, as if we had been killed. */
+/* No reply is sent any more, as if the server had been killed. */
 void hf_promises_deinit(struct hf_recovery *recovery)
 {
 	struct hf_promises *promises = &recovery->promises;

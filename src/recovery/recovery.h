@@ -8,7 +8,7 @@
  *	recovery.c       life; events of store, lock table and clients go from here to the rest
  *	restart.c        stored records -> locks and reservations, unreclaimed or held
  *	waiting.c        stored waiters -> waiters
- *	notifier.c       tells every registered client of our restart
+ *	notifier.c       tells every registered client of the server's restart
  *	silent.c         which clients never come back, while others wait for their locks?
  *	crash.c          evidence that a client died -> everything of it goes
  *	order.c          an operator releases one lock
@@ -76,9 +76,9 @@ struct hf_recovery_protocol {
 			     * shared default */
 };
 
-/* Tells a client of our restart, as its protocol does that. done comes later, exactly once. A client that was
- * not told, and no @why_not: the server had no socket or memory for the try, which says nothing of the client
- * and is made again soon. */
+/* Tells a client of the server's restart, as its protocol does that. done comes later, exactly once. A client
+ * that was not told, and no @why_not: the server had no socket or memory for the try, which says nothing of
+ * the client and is made again soon. */
 struct hf_recovery_teller {
 	int (*tell)(void *user, struct hf_client *client, int32_t our_state, uint64_t timeout_ns,
 		    void (*done)(void *context, bool was_told, const char *why_not), void *context);
@@ -101,7 +101,7 @@ struct hf_recovery_asker {
 struct hf_recovery_route {
 	uint64_t offset; /* as the client wrote them */
 	uint64_t len;
-	const struct hf_addr *local; /* our address that the client called; NULL: unknown */
+	const struct hf_addr *local; /* the server's address that the client called; NULL: unknown */
 	void *user;                  /* the protocol's data of the waiter */
 };
 
@@ -176,7 +176,7 @@ struct hf_recovery_options {
 
 /* Life. new opens the store, raises and syncs epoch and state number, and loads everything; it blocks, and
  * has logged what went wrong if it fails. start begins the notices, when everything is served and registered;
- * where it fails, clients may never hear of our restart, and the server must end. stop, in an orderly end,
+ * where it fails, clients may never hear of the restart, and the server must end. stop, in an orderly end,
  * writes what is left and the clean-stop marker. */
 int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_options *options);
 struct hf_recovery *hf_recovery_free(struct hf_recovery *recovery);
@@ -218,7 +218,7 @@ HF_DEFINE_CLEANUP(struct hf_recovery *, hf_recovery_free)
 /* What it owns */
 struct hf_locks *hf_recovery_locks(struct hf_recovery *recovery);
 struct hf_clients *hf_recovery_clients(struct hf_recovery *recovery);
-int32_t hf_recovery_state(const struct hf_recovery *recovery); /* our state number: odd */
+int32_t hf_recovery_state(const struct hf_recovery *recovery); /* the server's state number: odd */
 uint64_t hf_recovery_epoch(const struct hf_recovery *recovery);
 /* May the next run go on where this one ends? Then nothing that was released comes back: a client is told so
  * only when that is durable. */
@@ -250,8 +250,8 @@ enum hf_reply_says {
 	 * release fails with the store, as a grant does. */
 	HF_SAYS_RELEASED,
 	/* What clients held before their restart is gone from the store, and their new state numbers are in
-	 * it. A client that got its reply does not tell us again. If we were killed without the number, we
-	 * would take the number in the client's next LOCK for another restart. */
+	 * it. A client that got its reply does not tell the server again. If the server were killed without
+	 * the number, it would take the number in the client's next LOCK for another restart. */
 	HF_SAYS_RESTARTED,
 };
 
@@ -341,7 +341,7 @@ int hf_recovery_end_grace(struct hf_recovery *recovery); /* by hand; -ENOENT: th
  * proven, and releases nothing. */
 void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
 /* The same, and its host's statd said that number when the client began to hold what it holds: that is all of
- * one life, whatever number that was not proven we had for it. */
+ * one life, whatever number that was not proven the server had for it. */
 void hf_recovery_client_began(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
 /* The client's host has, or has not, said its present number in a way that no forger can; that is stored with
  * the number. */
@@ -355,7 +355,7 @@ bool hf_recovery_is_news(struct hf_recovery *recovery, const struct hf_client *c
 /* The client has, or had, that number, proven or not: a message with it may be a copy of the first one. */
 bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state);
 /* A protocol has something to do after a reboot of the client: between the two calls the new state number is
- * not stored, so that the notice is news if it comes again after a crash of ours. */
+ * not stored, so that the notice is news if it comes again after a crash of the server. */
 void hf_recovery_delay_state(struct hf_client *client);
 void hf_recovery_release_state(struct hf_client *client, bool is_done);
 bool hf_recovery_is_settling(const struct hf_client *client); /* its new state number is not stored yet */
@@ -374,8 +374,8 @@ void hf_recovery_client_was_freed(struct hf_recovery *recovery, struct hf_client
 /* An operator releases @lock, which a list has just shown: OK, NOTHING: it is gone, or -ENOMEM: it stays.
  * Waiters are served at once. The client stays, and believes that it holds the lock. */
 int hf_recovery_revoke(struct hf_recovery *recovery, const struct hf_lock_view *lock);
-/* SM_SIMU_CRASH, as if we had been restarted: a new state number, a grace period, and every client is told.
- * What is held stays so. A store that cannot write delays it. -EINVAL: the server is stopping. */
+/* SM_SIMU_CRASH, as if the server had been restarted: a new state number, a grace period, and every client is
+ * told. What is held stays so. A store that cannot write delays it. -EINVAL: the server is stopping. */
 int hf_recovery_simulate_crash(struct hf_recovery *recovery);
 /* Tells all registered clients again, or one; -ENOENT: it is not registered, or its protocol tells nothing.
  */
@@ -387,7 +387,7 @@ enum hf_recovery_event_kind {
 	HF_EVENT_UNREGISTERED,
 	HF_EVENT_CRASH,   /* evidence that a client died, or was restarted: state */
 	HF_EVENT_CLEANUP, /* what it held is gone: n_locks, n_waiters, n_reservations */
-	HF_EVENT_NOTIFY,  /* one try to tell a client of our restart has ended: was_told, took_ns */
+	HF_EVENT_NOTIFY,  /* one try to tell a client of the server's restart has ended: was_told, took_ns */
 	HF_EVENT_GRACE_STARTED,
 	HF_EVENT_GRACE_ENDED, /* n_locks: dropped as unreclaimed */
 	/* Single locks, each with lock, for observers that want them */

@@ -78,20 +78,20 @@ struct hf_store_client {
 	struct hf_bytes protocol; /* "nlm", "nsm" */
 	struct hf_bytes mon_name;
 	struct hf_addr address; /* where its calls come from */
-	struct hf_addr local;   /* our address that notices to it leave from */
+	struct hf_addr local;   /* the server's address that notices to it leave from */
 	bool has_callback;
 	bool is_privileged;            /* it sent a LOCK from a reserved port */
 	bool is_secured;               /* it uses exports that demand TLS */
 	struct hf_bytes identity;      /* if so: names in its certificates, with blanks between; or empty */
-	struct hf_bytes callback_host; /* without a call-back: our other addresses that it used, with blanks
-					* between; or empty */
+	struct hf_bytes callback_host; /* without a call-back: the server's other addresses that it used, with
+					* blanks between; or empty */
 	uint32_t callback_program;
 	uint32_t callback_version;
 	uint32_t callback_procedure;
 	uint8_t priv[16];
 	int32_t sm_state;
 	bool is_state_unproven; /* only datagrams said sm_state, which may be forged */
-	int32_t told_state;     /* the last state number of ours that the client knows; 0: none */
+	int32_t told_state;     /* the server's last state number that the client knows; 0: none */
 	uint64_t registered_at; /* wall clock in ns, stored in microseconds */
 	uint64_t last_seen;     /* the same */
 };

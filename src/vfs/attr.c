@@ -94,7 +94,7 @@ static int prepare_size(struct hf_file *file, const struct hf_identity *caller, 
 	return *write_fdp < 0 ? *write_fdp : 0;
 }
 
-/* Sets the times with our own rights, because the caller's do not suffice. */
+/* Sets the times with the server's own rights, because the caller's do not suffice. */
 static int set_all_and_touch(struct hf_file *file, const struct hf_identity *caller,
 			     const struct hf_setattr *set, int write_fd, struct hf_change *change)
 {

@@ -160,7 +160,7 @@ static int write_along(struct hf_file *file, const struct way *way, uint64_t off
 	if (!way->syncs || *np == 0)
 		return r;
 	synced = hf_file_sync(file);
-	/* Another sync reported a loss after our data was written: it may be ours. */
+	/* Another sync reported a loss since this write began: the lost data may be of this write. */
 	if (synced == 0 && file->syncs_failed != way->failed)
 		synced = -EIO;
 	if (synced == 0)

@@ -6,15 +6,16 @@
  * and serves everything but data: O_PATH, or the one that created the file.
  * Descriptors for reading and for writing are opened separately when they are
  * first needed, because a file that is open for writing cannot be executed on
- * this host. All are opened with our own rights; each call checks whether its
- * caller may (vfs/access.h).
+ * this host. All are opened with the server's own rights; each call checks
+ * whether its caller may (vfs/access.h).
  *
  * The cache is bounded by a number of descriptors. It evicts the least used
  * files first and closes files that were not used for a while: if a local
- * process removed a file, its disk space stays occupied while we have it open.
+ * process removed a file, its disk space stays occupied while the server has it
+ * open.
  *
  * Locks in the kernel belong to an open file description. hf_file_pin() gives
- * the one that owns all our locks in a file; a pinned file stays open.
+ * the one that owns all locks of the server in a file; a pinned file stays open.
  *
  * The folder:
  *
@@ -72,8 +73,8 @@ struct hf_file {
 	_Atomic unsigned int n_pins; /* changed under lock */
 	_Atomic uint32_t used;       /* the sweep in which it was last used */
 	bool is_forgotten;           /* lookups do not find it any more; under its shard's lock */
-	/* Held during a change, from the attributes before to those after, so that no other change of ours
-	 * comes between. Two locks are taken in the order of their addresses. */
+	/* Held during a change, from the attributes before to those after, so that no other change of this
+	 * server comes between. Two locks are taken in the order of their addresses. */
 	pthread_mutex_t change_lock;
 	/* Held during a sync. The kernel reports a loss once for a descriptor, to one of all that share
 	 * it. */

@@ -1,5 +1,5 @@
 /*
- * Finds files by inode number where the kernel cannot do it for us.
+ * Finds files by inode number where the kernel cannot do that.
  *
  * The finder remembers where each file was last seen: its name and the
  * directory's inode number. A file that is no longer there, or was not seen

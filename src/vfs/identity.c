@@ -18,7 +18,7 @@ struct thread_state {
 	bool is_known;
 	bool can_switch;
 	bool is_on;
-	bool is_changed;  /* the ids differ from our own */
+	bool is_changed;  /* the ids differ from the server's own */
 	uint32_t own_uid; /* between calls */
 	uint32_t own_gid;
 	uint32_t n_gids; /* the groups of the thread; they stay between calls, because then only the server's

@@ -87,7 +87,7 @@ static size_t run_round(struct hf_list *batch)
 
 /* All under the lock */
 
-/* Looks at the queue under our lock: a job that is still queued enters later, so it will see what waits. */
+/* Looks at the queue under the syncer's lock: a queued job enters later, so it will see what waits. */
 static bool is_time(struct hf_syncer *syncer, struct hf_jobs *jobs)
 {
 	if (hf_list_is_empty(&syncer->waiting) || syncer->is_busy)

@@ -134,8 +134,8 @@ static bool leads_to_open_file(struct hf_file *dir, const struct hf_name *name, 
 	return true;
 }
 
-/* With our own rights, once the kernel has said that the caller may search the directory. That answer is
- * mostly remembered, so the identity need not be switched. */
+/* With the server's own rights, once the kernel has said that the caller may search the directory. That
+ * answer is mostly remembered, so the identity need not be switched. */
 int hf_dir_lookup(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
 		  bool cached, struct hf_file **filep, struct stat *stp)
 {

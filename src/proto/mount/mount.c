@@ -146,7 +146,7 @@ static const struct hf_rpc_proc procs[] = {
 static const struct hf_rpc_version versions[] = {
 	{ .version = 1, .n_procs = MOUNTPROC_EXPORTALL + 1, .procs = procs },
 	/* The same as version 1, without PATHCONF, which clients do not use. Without version 2 rpcinfo would
-	 * report a gap between our versions. */
+	 * report a gap between the server's versions. */
 	{ .version = 2, .n_procs = MOUNTPROC_EXPORTALL + 1, .procs = procs },
 	{ .version = 3, .n_procs = MOUNTPROC_EXPORT + 1, .procs = procs },
 };

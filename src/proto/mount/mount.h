@@ -5,8 +5,8 @@
  * HF_MOUNT_MAX_ENTRIES entries, HF_MOUNT_MAX_PER_HOST of one client.
  *
  * Version 1 exists for its lists. Its handles have 32 bytes, too few for most
- * of ours, and NFS version 2 is not served; MNT of version 1 is refused if the
- * handle is too long.
+ * handles of this server, and NFS version 2 is not served; MNT of version 1 is
+ * refused if the handle is too long.
  *
  *	mount.c     the table of procedures, and those that return lists
  *	proc_mnt.c  MNT; mounted.c: the list of mounts

@@ -2,7 +2,7 @@
  * Which client calls, and from which port.
  *
  * A client that took something from a reserved port is privileged: what it holds can be changed from reserved
- * ports only. A client that got something is registered, so that it is told of our restart.
+ * ports only. A client that got something is registered, so that it is told of the server's restart.
  */
 #include "proto/nlm/internal.h"
 #include "proto/nlm/op.h"

@@ -9,7 +9,7 @@ void hf_nlm_reply_granted(struct hf_nlm_op *op, bool is_new);
 void hf_nlm_reply_durable(struct hf_nlm_op *op, enum hf_nlm_stat stat, enum hf_nlm_finish how);
 /* After something was given up: else a lock that no client reclaims would come back after a crash. */
 void hf_nlm_reply_released(struct hf_nlm_op *op, enum hf_nlm_stat stat);
-/* After a client told us that it has started anew: its new state number is stored, too. */
+/* After a client told the server that it has started anew: its new state number is stored, too. */
 void hf_nlm_reply_restart(struct hf_nlm_op *op);
 
 /* Undoes at once what would be undone if it could not be made durable; consumes nothing. */

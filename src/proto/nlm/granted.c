@@ -19,8 +19,8 @@
  * client is asked by GRANTED, it is one, and says nothing of that try.
  *
  * The answer to a LOCK is GRANTED, which is one exchange. The answer to a LOCK_MSG is GRANTED_MSG, to which
- * the client answers with a call, GRANTED_RES, known by our cookie. Some systems know only one of the two: a
- * try that failed is followed by one of the other kind.
+ * the client answers with a call, GRANTED_RES, known by the server's cookie. Some systems know only one of
+ * the two: a try that failed is followed by one of the other kind.
  *
  * A grant lives until the lock table says waiter_gone. If there is no memory for its ending, the ending is
  * tried again until there is some, and the client is not called meanwhile.
@@ -174,8 +174,8 @@ static void retry_later(struct grant *grant, uint64_t gap_ns)
 	grant->gap_ns = HF_MIN(2 * gap_ns, MOST_GAP);
 }
 
-/* The client is in a grace period. If the call left us more than once, the client may have taken another
- * copy.
+/* The client is in a grace period. If the server sent the call more than once, the client may have taken
+ * another copy.
  */
 static void put_off(struct grant *grant)
 {
@@ -365,8 +365,8 @@ static void grant_free(struct grant *grant)
 }
 
 /*
- * A secret between the client and us. For a stored waiter it follows from the waiter's id and the key of the
- * handles: the run that goes on after a crash understands the answer to a call that was sent before.
+ * A secret between the client and the server. For a stored waiter it follows from the waiter's id and the key
+ * of the handles: the run that goes on after a crash understands the answer to a call that was sent before.
  */
 static uint64_t make_cookie(struct hf_nlm *nlm, const struct hf_lock_view *waiter)
 {
@@ -502,7 +502,8 @@ static bool is_outdated(const struct grant *grant, enum hf_nlm_stat stat)
 	return stat == HF_NLM_DENIED_GRACE_PERIOD && !grant->was_told_by_msg;
 }
 
-/* The client's answer to GRANTED_MSG. Our cookie is a secret between it and us; the address must fit, too. */
+/* The client's answer to GRANTED_MSG. The cookie is a secret between the client and the server. The address
+ * must fit, too. */
 void hf_nlm_proc_granted_res(void *service, struct hf_rpc_call *call)
 {
 	struct hf_nlm *nlm = service;

@@ -100,7 +100,7 @@ bool hf_nlm_may_change(const struct hf_nlm_op *op);
 /* The client got something: from a reserved port it is privileged from now on. */
 enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_op *op);
 /* The same, and the client is registered. GRANTED and BLOCKED may only be said to a client that will be told
- * of our restart. */
+ * of the server's restart. */
 enum hf_nlm_stat hf_nlm_register(struct hf_nlm_op *op);
 /* The client took something, and held nothing before (@is_first): its monitor may want to look at its host.
  */
@@ -127,7 +127,7 @@ void hf_nlm_note_act(const struct hf_nlm_op *op);
 int hf_nlm_files_init(struct hf_nlm *nlm, const struct hf_nlm_files *files);
 void hf_nlm_files_deinit(struct hf_nlm *nlm);
 /* Which export a handle is of, and what the lock table knows the file by: the same for all handles of one
- * file. False: it is not one of ours. @room: where the key is not the handle itself. */
+ * file. False: it is not a handle of this server. @room: where the key is not the handle itself. */
 bool hf_nlm_find_key(struct hf_nlm *nlm, struct hf_bytes handle, uint32_t *exportp, struct hf_bytes *keyp,
 		     struct hf_handle *room);
 /* The way back: the handle that clients of this export have for the file. */

@@ -1,5 +1,5 @@
 /*
- * The _MSG procedures: the call gets an empty reply, and its result goes out as a call of ours, the _RES, to
+ * The _MSG procedures: the call gets an empty reply, and the server sends its result as a call, the _RES, to
  * the lock manager of the host that asked.
  *
  * By UDP a _MSG may be doubled or delayed. Its _RES is remembered for a while: a copy gets the same _RES, and

@@ -80,7 +80,7 @@ struct hf_nlm_options {
 	const struct hf_nlm_files
 		*files; /* NULL: handles are opaque, another server's; each is a file of export 0 */
 	const char *server_name;
-	/* Sends a datagram from the port that we listen on: BSD and macOS take a _RES from no other port. */
+	/* Sends a datagram from the server's own port: BSD and macOS take a _RES from no other port. */
 	void (*send)(void *user, const struct hf_addr *local, const struct hf_addr *to,
 		     struct hf_bytes message);
 	void *send_user;

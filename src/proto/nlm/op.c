@@ -350,8 +350,8 @@ static void put_results(struct hf_xdr_out *out, const struct hf_nlm_op *op, enum
 	}
 }
 
-/* The results of a _MSG are a call of ours. Not inline: a synchronous call needs no such buffer on its stack.
- * @holder: of a TEST; else NULL. */
+/* The server sends the results of a _MSG as a call. Not inline: a synchronous call needs no such buffer on
+ * its stack. @holder: of a TEST; else NULL. */
 static HF_NOINLINE void answer_msg(struct hf_nlm_op *op, enum hf_nlm_stat stat,
 				   const struct hf_nlm_holder *holder)
 {

@@ -42,11 +42,12 @@
  * those behind it are resumed in order, until one of them occupies the queue: the rest stays QUEUED, behind
  * that one. In MEETING and AWAITING_GRANT nothing queues: the next call of the owner ends the wait.
  *
- * Lives. A client may be restarted while its LOCK is suspended, tell us so, and lose what it held. The LOCK
- * is then refused with DENIED_GRACE_PERIOD, so that the client asks again: some hosts say an old state number
- * all their life, and are alive. A reclaim is dropped: its client sends it again, but would not after a
- * refusal. Each suspended operation has its own client, because two clients behind one address may have the
- * same svid. An operation that gives something up is served even then: the client does not send it twice.
+ * Lives. A client may be restarted while its LOCK is suspended, tell the server so, and lose what it held.
+ * The LOCK is then refused with DENIED_GRACE_PERIOD, so that the client asks again: some hosts say an old
+ * state number all their life, and are alive. A reclaim is dropped: its client sends it again, but would not
+ * after a refusal. Each suspended operation has its own client, because two clients behind one address may
+ * have the same svid. An operation that gives something up is served even then: the client does not send it
+ * twice.
  */
 #pragma once
 
@@ -104,7 +105,7 @@ struct hf_nlm_kind {
 	enum hf_nlm_results results;
 	bool takes;        /* a lock or a reservation */
 	bool gives_up;     /* the same, or a wait */
-	bool is_msg;       /* the result is a call of ours (msg.c) */
+	bool is_msg;       /* the server sends the result as a call (msg.c) */
 	bool is_unwatched; /* NM_LOCK: the client does not want to be watched */
 };
 

@@ -26,7 +26,7 @@ static void proc_ignore(void *service, struct hf_rpc_call *call)
 	hf_rpc_reply_void(call);
 }
 
-/* This server waits for no lock: a peer that says we have one is mistaken, and must take it back. */
+/* This server waits for no lock: a peer that grants it one is mistaken, and must take the lock back. */
 static void run_granted(struct hf_nlm_op *op)
 {
 	hf_nlm_reply(op, HF_NLM_DENIED);

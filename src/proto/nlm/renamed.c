@@ -13,9 +13,9 @@
  *	- the call comes from the port that the old name called from last: a connection outlives the name, and
  *	  Linux opens the next one from the same port, while two hosts behind an address have two
  *
- * The last is not to be had for the first reclaim after our restart. There it is enough that the old name is
- * still known from before and has not been heard since: the lock is not given to any other host, and the old
- * name, if it lives, still gets it.
+ * The last is not to be had for the first reclaim after the server's restart. There it is enough that the old
+ * name is still known from before and has not been heard since: the lock is not given to any other host, and
+ * the old name, if it lives, still gets it.
  *
  * In doubt nothing is released. The lock stays until its host says otherwise, or an operator does.
  */
@@ -26,7 +26,7 @@
 #include "proto/nlm/op.h"
 
 /* More names at one address are behind an address translation; and a host that makes itself a million of them
- * does not make us look at each. */
+ * does not make the server look at each. */
 #define MAX_LOOKED_AT 256
 #define N_ACTS        4096 /* a power of two */
 

@@ -1,7 +1,7 @@
 /*
  * How a LOCK came. It is remembered for each waiter, because its GRANTED must go back the same way, in the
- * same version and from the same address of ours. It fits into the waiter's user pointer: the addresses of
- * this server are few, and each is stored once.
+ * same version and from the same address of this server. It fits into the waiter's user pointer: the server's
+ * addresses are few, and each is stored once.
  */
 #pragma once
 
@@ -14,7 +14,7 @@
 
 struct hf_rpc_call;
 
-#define HF_NLM_MAX_LOCALS 1024 /* addresses of ours; beyond, the client's last one is taken */
+#define HF_NLM_MAX_LOCALS 1024 /* addresses of this server; beyond, the client's last one is taken */
 
 struct hf_nlm_locals {
 	struct hf_addr *all; /* their ports are 0 */

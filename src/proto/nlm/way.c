@@ -12,7 +12,7 @@
  * counts as a connection that ended at the start.
  *
  * Any host can send a datagram with the address of a client. So a client that calls over TCP is not changed
- * by datagrams. (A GRANTED_RES may be one: it has our cookie, which is a secret.)
+ * by datagrams. (A GRANTED_RES may be one: it has the server's cookie, which is a secret.)
  *
  * A client that took what it has before the export demanded TLS may give it up in the clear.
  *

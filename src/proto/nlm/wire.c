@@ -129,7 +129,7 @@ void hf_nlm_get_notify(struct hf_nlm_notify *notify, struct hf_xdr_in *in)
 void hf_nlm_get_sm_notify(struct hf_nlm_notify *notify, struct hf_xdr_in *in)
 {
 	hf_nlm_get_notify(notify, in);
-	hf_xdr_get_fixed(in, 16); /* priv: the cookie of a registration with a statd that we do not use */
+	hf_xdr_get_fixed(in, 16); /* priv: the cookie of a registration with a statd; the server has none */
 }
 
 /* A range of the old versions that ends beyond what they can say goes to the end, as Linux reads it. */

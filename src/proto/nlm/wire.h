@@ -19,7 +19,7 @@
 #define HF_NLM_MAX_STRING 1024 /* LM_MAXSTRLEN */
 #define HF_NLM_MAX_NETOBJ 1024 /* MAXNETOBJ_SZ */
 #define HF_NLM_MAX_HANDLE 64   /* of NFSv3; a longer one is refused */
-#define HF_NLM_COOKIE     8    /* bytes of those that we make: the oldest kernels take no more */
+#define HF_NLM_COOKIE     8    /* bytes of those that the server makes: the oldest kernels take no more */
 
 enum hf_nlm_proc {
 	HF_NLM_NULL = 0,

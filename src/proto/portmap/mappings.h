@@ -8,8 +8,8 @@
  * to a part of that, so that a program started by root finds room. A mapping
  * has a fixed size.
  *
- * Lookups walk the table. It is short if it has only our own mappings; at its
- * bound a walk takes about a microsecond.
+ * Lookups walk the table. It is short if it has only the server's own mappings;
+ * at its bound a walk takes about a microsecond.
  */
 #pragma once
 
@@ -52,7 +52,7 @@ struct hf_mappings {
 enum {
 	HF_MAPPINGS_OK = 0,
 	HF_MAPPINGS_E_TAKEN,     /* another program has it, at another address */
-	HF_MAPPINGS_E_OURS,      /* it is one of our own programs */
+	HF_MAPPINGS_E_OURS,      /* it is one of the server's own programs */
 	HF_MAPPINGS_E_NOT_YOURS, /* the superuser's mapping: not removed */
 	HF_MAPPINGS_E_RESERVED,  /* only the superuser may register this port */
 	HF_MAPPINGS_E_LIMIT,
@@ -61,8 +61,8 @@ enum {
 void hf_mappings_init(struct hf_mappings *mappings);
 void hf_mappings_deinit(struct hf_mappings *mappings);
 
-/* Our mappings come first: they are added before other programs can ask. Registering an existing mapping at
- * the same address succeeds. The superuser replaces a mapping that an unprivileged caller set. */
+/* The server's mappings come first: they are added before other programs can ask. Registering an existing
+ * mapping at the same address succeeds. The superuser replaces a mapping that an unprivileged caller set. */
 int hf_mappings_set(struct hf_mappings *mappings, const struct hf_mapping *mapping);
 
 /* Removes the mappings of the @netids (HF_NETID_BIT). It is no error if there are none. */

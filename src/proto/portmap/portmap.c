@@ -17,7 +17,7 @@
 enum reason {
 	REASON_CHOSEN,       /* mode system */
 	REASON_PORT_TAKEN,   /* auto: another program has the port */
-	REASON_NO_PRIVILEGE, /* auto: we lack the privilege for the port */
+	REASON_NO_PRIVILEGE, /* auto: the server lacks the privilege for the port */
 };
 
 struct hf_portmap {

@@ -1,6 +1,6 @@
 /*
- * How clients find our programs: chooses between serving as this host's rpcbind
- * and registering with one that runs.
+ * How clients find the server's programs: chooses between serving as this host's
+ * rpcbind and registering with one that runs.
  *
  *	auto      serve the port if it is free, otherwise register with its owner
  *	embedded  serve the port, or fail
@@ -9,16 +9,16 @@
  *
  * auto decides by trying to bind the port. Any listener there prevents that,
  * even systemd on behalf of an rpcbind that it would start, and no other
- * program can take the port between test and use. If we lack the privilege to
- * bind it, we look for an rpcbind, now and every 30 s.
+ * program can take the port between test and use. If the server lacks the
+ * privilege to bind it, it looks for an rpcbind, now and every 30 s.
  *
  * Everything runs on one loop.
  *
  *	portmap.c        chooses
- *	embedded.c       our own rpcbind on its sockets; rpcbind.c: its program
+ *	embedded.c       the server's own rpcbind on its sockets; rpcbind.c: its program
  *	proc_pmap.c      version 2; proc_rpcb.c: versions 3 and 4
  *	mappings.c       the table of mappings
- *	registrar*.c     registers our programs with another rpcbind
+ *	registrar*.c     registers the server's programs with another rpcbind
  *	netid.c, wire.c  transports; the wire format
  */
 #pragma once
@@ -43,7 +43,7 @@ enum hf_portmap_mode {
 	HF_PORTMAP_OFF,
 };
 
-/* A program that we serve: all its versions, at one port of some transports. */
+/* A program that the server serves: all its versions, at one port of some transports. */
 struct hf_portmap_offer {
 	const struct hf_rpc_program *program;
 	uint16_t port;
@@ -54,7 +54,7 @@ struct hf_portmap_offer {
 
 struct hf_portmap_config {
 	enum hf_portmap_mode mode;
-	uint16_t port; /* rpcbind's port: 111; 0: any free one, if we serve it */
+	uint16_t port; /* rpcbind's port: 111; 0: any free one, if the server serves it */
 	/* The addresses to serve it on; their ports are ignored. Loopback is added. */
 	const struct hf_addr *listen;
 	size_t n_listen;
@@ -73,30 +73,30 @@ HF_DEFINE_CLEANUP(struct hf_portmap *, hf_portmap_free)
 /*
  * Running. Opens the sockets. An error is already logged, with what to do:
  * -EADDRINUSE, -EACCES … Calls @ready, which may be NULL, once and never from
- * within this call: when clients can find us, or when it is clear that they
- * cannot for now.
+ * within this call: when clients can find the server, or when it is clear that
+ * they cannot for now.
  */
 int hf_portmap_start(struct hf_portmap *portmap, void (*ready)(void *user), void *user);
-/* For SIGHUP: checks at once whether rpcbind still has our mappings. */
+/* For SIGHUP: checks at once whether rpcbind still has the server's mappings. */
 void hf_portmap_check(struct hf_portmap *portmap);
-/* Stops serving, or removes our mappings, within 2 s; then calls @done, never from within this call. A second
- * call does nothing. */
+/* Stops serving, or removes the server's mappings, within 2 s; then calls @done, never from within this call.
+ * A second call does nothing. */
 void hf_portmap_stop(struct hf_portmap *portmap, void (*done)(void *user), void *user);
 
 /* State */
 enum hf_portmap_role {
 	HF_PORTMAP_NONE,
-	HF_PORTMAP_SERVES,    /* we are this host's rpcbind */
-	HF_PORTMAP_REGISTERS, /* we are registered with another, or try to be */
+	HF_PORTMAP_SERVES,    /* the server is this host's rpcbind */
+	HF_PORTMAP_REGISTERS, /* the server is registered with another, or tries to be */
 };
 
 enum hf_portmap_role hf_portmap_role(const struct hf_portmap *portmap);
-uint16_t hf_portmap_port(const struct hf_portmap *portmap); /* of rpcbind, ours or not; 0: none */
+uint16_t hf_portmap_port(const struct hf_portmap *portmap); /* of rpcbind, the server's or another; 0: none */
 
 struct hf_portmap_counts {
-	size_t wanted;     /* our mappings */
-	size_t registered; /* of these, those that rpcbind has, or that we serve */
-	size_t foreign;    /* mappings of other programs that we serve */
+	size_t wanted;     /* the server's mappings */
+	size_t registered; /* of these, those that rpcbind has, or that the server serves */
+	size_t foreign;    /* mappings of other programs that the server serves */
 };
 
 /* The limits of the embedded port mapper. */

@@ -14,7 +14,7 @@ static enum hf_netid netid_of_call(const struct hf_rpc_call *call)
 }
 
 /* The address at which the caller reaches the program. A program on all addresses is also on the one that the
- * caller used for us. */
+ * caller has called. */
 static const char *merge(char *out, size_t size, const struct hf_mapping *mapping,
 			 const struct hf_addr *local)
 {

@@ -74,7 +74,7 @@ static void looked(struct hf_registrar *registrar, const struct hf_rpc_result *r
 			end_round(registrar, false);
 		return;
 	case HF_RPC_OUTCOME_GARBAGE:
-		/* The list is longer than our client accepts. Continue without it: setting a mapping that
+		/* The list is longer than the RPC client accepts. Continue without it: setting a mapping that
 		 * exists does no harm. */
 		forget_all(registrar);
 		next_item(registrar);
@@ -225,7 +225,7 @@ static void remove_next(struct hf_registrar *registrar)
 static void removed(struct hf_registrar *registrar, const struct hf_rpc_result *result)
 {
 	if (result->outcome != HF_RPC_OUTCOME_OK) {
-		stopped(registrar); /* rpcbind is gone, and our mappings with it */
+		stopped(registrar); /* rpcbind is gone, and the server's mappings with it */
 		return;
 	}
 	if (!hf_xdr_get_bool(result->results))

@@ -7,7 +7,7 @@
 #define CALL_NS (2 * HF_NS_PER_S)
 #define PING_NS (HF_NS_PER_S / 2)
 
-#define MAX_ARGS 256 /* our arguments are short */
+#define MAX_ARGS 256 /* the registrar's arguments are short */
 
 /* Calling */
 
@@ -45,7 +45,7 @@ static void call_rpcbind(struct hf_registrar *registrar, uint32_t procedure, con
 			 });
 }
 
-/* The procedures that we use have the same numbers in both versions. */
+/* The procedures that the registrar uses have the same numbers in both versions. */
 void hf_registrar_call_dump(struct hf_registrar *registrar)
 {
 	call_rpcbind(registrar, HF_RPCBPROC_DUMP, NULL, 0);
@@ -122,7 +122,7 @@ static struct registrar_item *find(struct hf_registrar *registrar, uint32_t prog
 	return NULL;
 }
 
-/* A mapping to our port counts as ours, at whichever address it was registered. */
+/* A mapping to the server's port counts as the server's, at whichever address it was registered. */
 static void note(struct registrar_item *item, const struct hf_addr *addr, struct hf_bytes owner)
 {
 	item->state = addr->port == item->port ? ITEM_PRESENT : ITEM_TAKEN;
@@ -142,7 +142,7 @@ static void read_pmap(struct hf_registrar *registrar, struct hf_xdr_in *in)
 		note(item, &addr, hf_bytes_of_str("unknown"));
 }
 
-/* An address that cannot be parsed becomes port 0, where no program answers; so we may replace it. */
+/* An address that cannot be parsed becomes port 0. No program answers there: the registrar may replace it. */
 static void read_rpcb(struct hf_registrar *registrar, struct hf_xdr_in *in)
 {
 	struct hf_rpcb rpcb = hf_rpcb_get_any(in);

@@ -10,12 +10,11 @@
  *
  * It is stricter where that is safer. SET and UNSET work only for callers on
  * this host, from a loopback address to a loopback address. Other programs
- * cannot set or unset a program that we serve, in any version. A caller from an
- * unprivileged port cannot set a reserved port, cannot unset a privileged
+ * cannot set or unset a program that the server serves, in any version. A caller
+ * from an unprivileged port cannot set a reserved port, cannot unset a privileged
  * caller's mapping, and can use only a part of the table. Addresses must be
- * valid. CALLIT, BCAST and INDIRECT, which make a server call others on behalf
- * of a stranger, do not exist. Over UDP a list ends before HF_RPCBIND_MAX_UDP
- * bytes.
+ * valid. CALLIT, BCAST and INDIRECT, which make a server call others on behalf of
+ * a stranger, do not exist. Over UDP a list ends before HF_RPCBIND_MAX_UDP bytes.
  */
 #pragma once
 
@@ -57,6 +56,6 @@ extern const struct hf_rpc_program hf_rpcbind_program;
 void hf_rpcbind_init(struct hf_rpcbind *rpcbind);
 void hf_rpcbind_deinit(struct hf_rpcbind *rpcbind);
 
-/* Offers one of our programs, in all its versions, at @port of the transports @netids. */
+/* Offers a program of the server, in all its versions, at @port of the transports @netids. */
 int hf_rpcbind_offer(struct hf_rpcbind *rpcbind, const struct hf_rpc_program *program, unsigned int netids,
 		     uint16_t port);

@@ -171,8 +171,8 @@ static char *entry_of(const char *list, size_t number)
 	return strndup(list, strcspn(list, ","));
 }
 
-/* Of several hosts each gets its part of the time. libpq would wait for a silent one until our time is over,
- * and never come to the next. */
+/* Of several hosts each gets its part of the time. libpq would wait for a silent one until the whole time is
+ * over, and never come to the next. */
 int hf_pg_dial(const char *conninfo, uint64_t timeout_ns, PGconn **connp, char message[HF_PG_MAX_MESSAGE])
 {
 	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);

@@ -87,8 +87,8 @@ static int change(struct hf_service *service, const char *sql, int n_params, con
 	return result ? (int)strtol(PQcmdTuples(result), NULL, 10) : -EIO;
 }
 
-/* The limits in the database are on top of our own: a statement that we gave up must not have an effect long
- * after that. */
+/* The limits in the database are on top of the server's own: a statement that the server gave up must not
+ * have an effect long after that. */
 static int connect_database(struct hf_service *service)
 {
 	char sql[256];
