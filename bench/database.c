@@ -9,12 +9,12 @@
  *	              the same loop on a table without index; on that table through a view, which
  *	              is the store's fence; and with a look at a locked row in each transaction
  *	answering     a server that does nothing but receive a call, commit such a row with libpq,
- *	              and answer: the same two sockets as ours. Only at depth 1: it has one row in
+ *	              and answer: the same two sockets as holdfastd. Only at depth 1: it has one row in
  *	              flight
- *	unfenced      our server, but a plain table replaces the view through which it writes. A call
+ *	unfenced      holdfastd, but a plain table replaces the view through which it writes. A call
  *	              costs the fence: "fence_costs", and "fence_costs_database_cpu"
- *	cluster       our server as a node of a cluster of one, with a lease
- *	lmdb          our server with the embedded store
+ *	cluster       holdfastd as a node of a cluster of one, with a lease
+ *	lmdb          holdfastd with the embedded store
  *	ganesha       nfs-ganesha, which stores nothing
  *
  *	database PATH/holdfastd [--alone] [--first] [SECONDS [CONNECTIONS DEPTH]]

@@ -1,5 +1,5 @@
 /*
- * Load for an NFSv3 server, ours or another: one kind of call, from several
+ * Load for an NFSv3 server, holdfastd or another: one kind of call, from several
  * connections, some calls under way on each.
  *
  *	bench_files ADDRESS NFS_PORT MOUNT_PORT EXPORT WORKLOAD CONNECTIONS DEPTH SECONDS [DIRECTORY]

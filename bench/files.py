@@ -4,17 +4,18 @@
     files.py BUILD_DIR [--beside OTHER/holdfastd] [--alone] [--seconds S] [--rounds N] [--dir DIR] [--image FS]
              [--connections N] [--depth N] [--only WORKLOAD]...
 
-BUILD_DIR has holdfastd, bench_files and the others that begin so (-Dbench=true). Ours is holdfastd with one export and every
-default. With --beside, another build is measured in the same rounds. Runs in namespaces of its own; needs root, and
-nfs-ganesha with nfs-ganesha-vfs for the comparison; --alone leaves ganesha out. Prints a table to stderr and JSON to stdout.
+BUILD_DIR has holdfastd, bench_files and the others that begin so (-Dbench=true). The column "ours" is holdfastd with one
+export and every default. With --beside, another build is measured in the same rounds. Runs in namespaces of its own; needs
+root, and nfs-ganesha with nfs-ganesha-vfs for the comparison; --alone leaves ganesha out. Prints a table to stderr and JSON
+to stdout.
 
 The limit of READ and WRITE is a plain file and a socket. That of CREATE and REMOVE is plain system calls without a socket,
-by one thread or by as many as there are connections, whichever is better, and with the same durability: ours answer when
-names are on stable storage. Ganesha's do not: it syncs nothing. create-remove-async is an export of ours with `sync: false`,
-which promises as little; another build is not asked for it, since older ones do not know it. What the kernel takes for either hangs on the file system and its disk, so all are measured in turn,
-each round in a directory of its own (ext4 without a journal passes over all inodes that were freed within a minute, one by
-one). With --image FS (ext4, xfs, btrfs) all happens on a new file system in a file of DIR, so that no neighbour's data goes
-with every sync.
+by one thread or by as many as there are connections, whichever is better, and with the same durability: holdfastd answers
+when names are on stable storage. Ganesha does not: it syncs nothing. create-remove-async is an export of holdfastd with
+`sync: false`, which promises as little; another build is not asked for it, since older ones do not know it. What the kernel
+takes for either hangs on the file system and its disk, so all are measured in turn, each round in a directory of its own
+(ext4 without a journal passes over all inodes that were freed within a minute, one by one). With --image FS (ext4, xfs,
+btrfs) all happens on a new file system in a file of DIR, so that no neighbour's data goes with every sync.
 """
 
 import argparse

@@ -51,7 +51,7 @@ static const struct {
 	{ 64, 64, 16, false }, { 1, 64, 16, true },  { 64, 64, 16, true },
 };
 
-/* Behind each of ours is the same of the other build. */
+/* Behind each server of this build is the same of the other build. */
 enum server {
 	DEFAULT,
 	OTHER_DEFAULT,
@@ -151,7 +151,7 @@ static int prepare(struct target *target)
 static void make_handles(struct target *target)
 {
 	for (uint32_t i = 0; i < MAX_FILES; i++) {
-		target->handles[i].len = 40; /* as long as a handle of ours */
+		target->handles[i].len = 40; /* as long as a handle of holdfastd */
 		memset(target->handles[i].data, 0x5a, 40);
 		memcpy(target->handles[i].data, &i, 4);
 	}

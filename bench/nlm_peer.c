@@ -61,7 +61,7 @@ int peer_enter_namespaces(void)
 	return loopback_up();
 }
 
-/* What rpcbind, statd and ganesha keep on disk is ours alone, and empty. */
+/* What rpcbind, statd and ganesha store on disk is the bench's alone, and empty. */
 static int cover_directories(void)
 {
 	if (mount("none", "/run", "tmpfs", 0, NULL) < 0 || mkdir("/run/ganesha", 0755) < 0)

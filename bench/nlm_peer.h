@@ -16,7 +16,7 @@ struct peer_handle {
 	uint32_t len;
 };
 
-/* Network and mount namespaces of our own, with loopback up; needs root. Once, before everything else. */
+/* Network and mount namespaces of the bench, with loopback up; needs root. Once, before everything else. */
 int peer_enter_namespaces(void);
 
 struct peer;

@@ -3,11 +3,11 @@
 
     notify.py BUILD_DIR [--clients N] [--holes N] [--rounds N] [--patience S] [--limit S] [--ours-only]
 
-BUILD_DIR has holdfastd and bench/bench_notify_fleet. Ours is the best of --rounds, since others use the machine, too.
-sm-notify takes a quarter of an hour for 10,000 clients, and gives up after 15 minutes: it is waited for until it ends,
-or for --limit seconds, with a word about its progress now and then. If a client was not told by then, the report says by
-how much we are faster at least. Everything happens in a network namespace of its own. The clients are registered by
-taking a lock each. One line of JSON on standard output.
+BUILD_DIR has holdfastd and bench/bench_notify_fleet. holdfastd's time is the best of --rounds, since others use the
+machine, too. sm-notify takes a quarter of an hour for 10,000 clients, and gives up after 15 minutes: it is waited for
+until it ends, or for --limit seconds, with a word about its progress now and then. If a client was not told by then,
+the report says by how much faster holdfastd is at least. Everything happens in a network namespace of its own. The
+clients are registered by taking a lock each. One line of JSON on standard output.
 """
 
 import argparse

@@ -157,7 +157,7 @@ def cpu_of(pid):
 
 
 def notices(bench, hosts):
-    """SM_NOTIFY a second, by how many hosts are known; and our CPU time for each, which is true on a busy machine."""
+    """SM_NOTIFY a second, by how many hosts are known; and the server's CPU time for each, true on a busy machine."""
     rates, cpu = {}, {}
     for n in hosts:
         daemon = bench.holdfastd()

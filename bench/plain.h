@@ -1,4 +1,4 @@
-/* What LMDB alone takes to give the stored locks: a limit that no store of ours can pass. */
+/* What LMDB alone takes to give the stored locks: a limit that no store of the server can pass. */
 #pragma once
 
 #include <stdint.h>

@@ -60,7 +60,7 @@ static double now(void)
 	return clock_of(CLOCK_MONOTONIC);
 }
 
-/* Of ours: all its threads. */
+/* Of this process: all its threads. */
 static double cpu_now(void)
 {
 	return clock_of(CLOCK_PROCESS_CPUTIME_ID);

@@ -40,7 +40,7 @@ struct files_world {
 };
 
 /* Open files stay in the cache from one input to the next, which libFuzzer takes for a leak and looks for it
- * each time. Whether we leak is tested elsewhere. */
+ * each time. Other tests look for leaks. */
 const char *__asan_default_options(void);
 
 const char *__asan_default_options(void)

@@ -1,5 +1,5 @@
-/* Any bytes as a handle, and any change to one of ours: none but the very handle that was given out is taken.
- */
+/* Any bytes as a handle, and any change to a handle of the server: the server takes none but the very handle
+ * that it gave out. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -1,7 +1,7 @@
 /*
  * Any bytes as the arguments of every NLM decoder, in every version: what is
- * accepted lies within the message and its limits, and what we would say about it
- * fits where it must and reads back as the same.
+ * accepted lies within the message and its limits, and what the server would say
+ * about it fits where it must and reads back as the same.
  *
  * The first byte chooses decoder and version, the rest is the message.
  */

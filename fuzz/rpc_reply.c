@@ -195,7 +195,7 @@ static void fake_local(struct hf_socket *socket, struct hf_addr *localp)
 	memset(localp, 0, sizeof(*localp));
 }
 
-/* The loop of a fake world, with sockets of our own. */
+/* The loop of a fake world, with sockets of this file. */
 static void open_loop(struct hf_loop_ops *ops)
 {
 	w.world = fake_world_new(1);

@@ -29,7 +29,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 struct client {
 	struct fake_peer *peer;
 	SSL *ssl;
-	BIO *in, *out;   /* ours to fill, ours to empty */
+	BIO *in, *out;   /* the fuzzer fills in and empties out */
 	bool has_asked;  /* a whole question went out, and nothing but whole calls before it */
 	bool is_orderly; /* it has only done what a client does */
 };

@@ -16,7 +16,7 @@ class Dashboard(PagePlay):
                 "recovery.window_seconds=300")  # fmt: skip
 
     def show_it_everywhere(self):
-        """In the light, in the dark and on a phone; and back where we were."""
+        """In the dark, on a phone, and in the light again."""
         page, lock = self.page, self.lock_of(self.c, fh=os.urandom(12))
         for name, how in (("dark", {"dark": True}), ("phone", {"width": 390, "height": 844}), ("light", {})):
             page.open(url=self.url(), **how)

@@ -29,7 +29,7 @@ class Partition(Play):
         self.bob.locks(0, 10)
         refused = self.server.answers("DENIED_GRACE_PERIOD")
         self.a.is_back()
-        # It is told, and wants its lock back: it had it when it last heard of us.
+        # It is told, and wants its lock back: it had it when it last heard of the server.
         self.server.wait("clienta's reclaim is refused",
                          lambda server: server.answers("DENIED_GRACE_PERIOD") > refused, 120)  # fmt: skip
         self.assert_bob_has_it_alone()

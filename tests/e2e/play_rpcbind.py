@@ -29,7 +29,7 @@ class Restarted(Play):
         self.assertFalse(OURS & self.rpcbind.programs(), "rpcbind has not forgotten")
 
     def test_registrations_come_back(self):
-        """By themselves; who holds a lock notices nothing, and who has never been here finds us."""
+        """By themselves; a client with a lock notices nothing, and a client that has never called finds the server."""
         self.is_restarted()
         self.ada.locks(10, 10)
         self.server.wait("registered again", lambda _: OURS <= self.rpcbind.programs())
@@ -42,7 +42,7 @@ class Restarted(Play):
         bob.gets()
 
     def test_an_operator_does_not_wait(self):
-        """SIGHUP registers at once; and then a restart of ours is survived as ever."""
+        """SIGHUP registers at once; and then clients survive a restart of the server as ever."""
         self.is_restarted()
         self.server.daemon.process.send_signal(signal.SIGHUP)
         self.server.wait("registered again", lambda _: OURS <= self.rpcbind.programs(), 20)

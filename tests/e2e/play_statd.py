@@ -1,4 +1,4 @@
-"""A client whose rpc.statd does not run: it hears of no restart of ours, and its kernel knows."""
+"""A client whose rpc.statd does not run: it hears of no restart of the server, and its kernel knows."""
 
 from stage import Play
 

@@ -78,7 +78,7 @@ class Mount(server.Case):
         self.nfs.umntall()
 
     def test_a_way_up_while_others_rename(self):
-        """The kernel begins anew when something was renamed, wherever that was; so must we."""
+        """The kernel begins anew when something was renamed, wherever that was; so must the server."""
         os.mkdir(self.path("x"))
         mover = os.fork()
         if mover == 0:
@@ -109,7 +109,7 @@ class Mount(server.Case):
     def test_old_versions(self):
         for version in (1, 2):
             answer = self.nfs.mnt("/data", version)
-            self.assertIn(answer.stat, (0, 13))  # 13: ours are longer on this file system
+            self.assertIn(answer.stat, (0, 13))  # 13: the server's handles are longer on this file system
             self.assertEqual(self.nfs.mnt("/none", version).stat, 2)
             self.assertEqual(self.nfs.exports(version), self.nfs.exports(3))
             self.nfs.umnt("/data", version)
@@ -231,7 +231,7 @@ class Reload(unittest.TestCase):
         made = self.client.create(fh, "f").fh
         os.rename(self.server.path("a"), self.server.path("was-a"))
         os.mkdir(self.server.path("a"))
-        self.assertEqual(self.client.getattr(made).stat, nfs.OK)  # we have that directory, not its name
+        self.assertEqual(self.client.getattr(made).stat, nfs.OK)  # the server has that directory, not its name
         self.reload()
         self.assertNotEqual(self.client.root("/a"), fh)
         for handle in (fh, self.client.root("/b")):

@@ -263,7 +263,7 @@ class Finder(unittest.TestCase):
                 held = server.Server(server.Case.program, {"data": "/data,squash=none"}, prefix=prefix)
                 for path in (held.base, held.path("data"), held.path("state")):
                     os.chown(path, 1000, 1000)
-                os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # it needs a right that we took away
+                os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # it needs a right that the test took away
                 try:
                     held.start()
                     yield held

@@ -602,7 +602,7 @@ class OrdinaryUser(unittest.TestCase):
         self.addCleanup(self.server.close)
         for path in (self.server.base, self.server.path("data"), self.server.path("state")):
             os.chown(path, 1000, 1000)
-        os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # it needs a right that we took away
+        os.environ["ASAN_OPTIONS"] = "detect_leaks=0"  # it needs a right that the test took away
         self.addCleanup(os.environ.pop, "ASAN_OPTIONS")
         self.server.start()
         self.client = self.server.client(uid=1000, gid=1000)

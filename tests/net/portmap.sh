@@ -22,7 +22,7 @@ PROGRAMS="100003 100005 100021 100024"
 EXPORTS="[{path: $DIR/export}]"  # of holdfastd, as YAML has it
 daemon='' rpcbind=''             # process ids
 
-# Ends a process of ours and waits for it. Its exit status.
+# Ends a process of this script and waits for it. Its exit status.
 end() { # PID [SIGNAL]
 	kill -"${2:-TERM}" "$1" 2>/dev/null || true
 	local status=0
@@ -283,7 +283,7 @@ test_system() {
 has_port() { in_s rpcinfo -p 127.0.0.1 | grep -q "^ *$1 .* tcp *$2 "; }
 others_listed() { has_port 100003 4049 && has_port 100005 4050; }
 
-# Without exports it is the lock and status service beside another NFS server, whose programs are not ours to name.
+# Without exports it is the lock and status service beside another NFS server, whose programs holdfastd does not name.
 test_beside() {
 	local EXPORTS='[]' PROGRAMS="100021 100024"
 	start_ready embedded

@@ -123,7 +123,7 @@ class FewFiles(DoctorPlay):
 
 
 class Usurped(DoctorPlay):
-    """Another lock manager and another status monitor have our place at the port mapper."""
+    """Another lock manager and another status monitor have the server's place at the port mapper."""
 
     settings = ("api.listen=127.0.0.1:0", "server.portmap=off")
     n_hosts = 0

@@ -27,7 +27,7 @@ CONTRACT = set(
 )
 MOVED = set()  # names that a test here has seen moving
 
-# What may move by itself, with the store's own work, or with our looking.
+# What may move by itself, with the store's own work, or because the test looks.
 RESTLESS = ("_bucket{", "_seconds_sum", "holdfast_lock_table_bytes", "holdfast_store_commit_seconds",
             "holdfast_oldest_lock_of_silent_client_seconds", "holdfast_limit_used")  # fmt: skip
 

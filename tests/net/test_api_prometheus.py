@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""contrib/ and a real Prometheus: it scrapes us, takes the rules, and answers every question of the Grafana board."""
+"""contrib/ and a real Prometheus: it scrapes the server, takes the rules, and answers what the Grafana board asks."""
 
 import json
 import os

@@ -224,7 +224,7 @@ class Addresses(HostCase):
         said = node.tell("hold 3000")
         self.assertTrue(said.startswith("failed ") and SERVICE in said and "network configuration" in said, said)
         self.assertEqual(node.tell("give_up"), "ok")
-        self.assertEqual(self.addresses(self.hosts[0])[SERVICE][1], 2**32 - 1)  # not ours to remove
+        self.assertEqual(self.addresses(self.hosts[0])[SERVICE][1], 2**32 - 1)  # not the node's to remove
         # The other one is held all the same, until it is given up.
         node.tell("hold 100000")
         self.assertIn(SERVICE6, self.addresses(self.hosts[0]))

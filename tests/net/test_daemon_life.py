@@ -52,7 +52,7 @@ class Life(unittest.TestCase):
 
 class Addresses(Life):
     def netids(self):
-        """Where our port mapper says that NLM 4 and itself are."""
+        """Where the server's port mapper says that NLM 4 and itself are."""
         found = set()
         with self.host, nfs.Client(111) as client:
             answer = client.call(PORTMAP, 4, 4)

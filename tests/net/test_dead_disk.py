@@ -222,7 +222,7 @@ class Slow(Shared):
         self.assert_lost(answers)
 
     def test_unknown_client_died(self):
-        """We had nothing of it when it asked."""
+        """The server had nothing of the client when it asked."""
         answers = self.ask(7, (nlm.LOCK, {"state": 3}), is_known=False)
         self.b.free_all(state=5, transport="udp")
         self.assert_lost(answers)
@@ -286,7 +286,7 @@ class Slow(Shared):
         self.assertRaises(NoReply, caller.receive, 0.5)
 
     def test_call_is_of_the_life_after_the_next(self):
-        """It was restarted twice, and we hear of the first time later."""
+        """It was restarted twice, and the server hears of the first time later."""
         answers = self.ask(12, (nlm.LOCK, {"state": 7}))
         self.b.free_all(state=5, transport="udp")
         self.disk.live()

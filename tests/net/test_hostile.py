@@ -168,7 +168,7 @@ class Hostile(unittest.TestCase):
                     except ConnectionError:
                         pass
                     except OSError as error:
-                        self.assertEqual(error.errno, errno.ENOTCONN)  # it has hung up before we could
+                        self.assertEqual(error.errno, errno.ENOTCONN)  # the server has hung up before the test could
                     sock.close()
         self.check_served()
 

@@ -100,7 +100,7 @@ class Blocking(Waiting):
                     self.assertEqual(address_of(self.b.wait_granted(wanted)), server)
 
     def test_granted_comes_from_the_address_of_that_lock(self):
-        """A client that mounted two addresses of ours hears of each lock from the one that it asked."""
+        """A client that mounted two addresses of the server hears of each lock from the one that it asked."""
         held = self.hold()
         first, second = self.network.SERVER
         wanted = self.lock_of(self.b, svid=5)
@@ -326,7 +326,7 @@ class Blocking(Waiting):
         self.assert_held(wanted, by=wanted.svid)
 
     def test_granted_res_is_matched_by_cookie_and_sender(self):
-        """A third host cannot answer for the waiter, neither without our cookie nor with it."""
+        """A third host cannot answer for the waiter, neither without the server's cookie nor with it."""
         held = self.hold()
         self.b.script = FakeHost.DEFER
         wanted = self.waits(self.b)

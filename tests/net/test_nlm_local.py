@@ -351,7 +351,7 @@ class ExportedAgain(Local):
 
 
 class Many(Local):
-    """The kernel's list of locks is walked for every call: ours must stay short, however many there are."""
+    """Every call walks the kernel's list of locks: the server's part must stay short, however many there are."""
 
     N = 2000
 

@@ -193,7 +193,7 @@ class FromThisHost(Play):
 
 
 class Limits(Play):
-    """What one client can make us keep has an end, an answer, and a word for the operator."""
+    """What one client can make the server store has an end, an answer, and a word for the operator."""
 
     settings = ("recovery.max_clients=4", "recovery.max_clients_per_address=4")
 

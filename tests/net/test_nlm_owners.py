@@ -192,7 +192,7 @@ class Owners(Play):
         self.b.wait_granted(waiting)
 
     def test_one_client_two_addresses(self):
-        """Two clients for us: nothing on the wire says that they are one. The locks do conflict."""
+        """Two clients for the server: nothing on the wire says that they are one. The locks do conflict."""
         lock = self.lock_of(self.a)
         self.assert_granted(self.a, lock)
         self.assert_denied(self.a, lock, local=self.a.other_address)
@@ -345,7 +345,7 @@ class Deaths(Play):
             self.assert_free(lock)
 
     def test_lock_with_a_newer_state_is_a_reboot(self):
-        """The client's statd did not tell us, its next LOCK does: what is older goes, and no more."""
+        """The client's statd did not tell the server, its next LOCK does: what is older goes, and no more."""
         name = "rebooter"
         old, kept = self.lock_of(self.a, 0, 5, name=name, svid=1, state=3), self.lock_of(self.a, 50, 5, name="other")
         self.assert_granted(self.a, old)

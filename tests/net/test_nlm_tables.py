@@ -155,14 +155,14 @@ class Tables(Play):
 
     @each()
     def test_proc_10_and_15_granted_msg_to_us_is_denied(self, how):
-        """By a GRANTED_RES of ours: a server that sends it has to take its lock back."""
+        """By a GRANTED_RES: the server that sent GRANTED_MSG has to take its lock back."""
         grant = self.lock_of(self.a, cookie=b"its own")
         self.assertEqual(self.message_pair(self.a, nlm.GRANTED_MSG, grant, **how).stat, nlm.S_DENIED)
         self.assert_free(grant)
 
     @each()
     def test_procs_11_to_14_res_to_us_are_harmless(self, how):
-        """Answers to questions that we never asked."""
+        """Answers to questions that the server never asked."""
         caller = self.a.caller(how["transport"])
         for procedure in range(nlm.TEST_RES, nlm.UNLOCK_RES + 1):
             args = nlm.put_res(b"none", nlm.S_GRANTED)

@@ -248,7 +248,7 @@ class Protocol(Recovering):
         self.until_all_are_told("told=0 failed=12")  # now no peer has one
 
     def test_a_client_with_a_link_local_address(self):
-        """It is asked about a notice, and told of our restart, as any other."""
+        """It is asked about a notice, and told of the server's restart, as any other."""
         ours, its = "169.254.3.1", "169.254.3.2"
         for namespace, line in ((self.network.server, f"{ours}/16 dev wire"), (self.a.namespace, f"{its}/16 dev eth0")):
             namespace.batch([f"addr add {line}"])
@@ -269,12 +269,12 @@ class Protocol(Recovering):
         self.assertEqual((registrar.heard.wait()[0].state), 5)
 
     def settled_state(self):
-        """Our state number, when all that was to be written by now is: a new one counts from then on."""
+        """The server's state number, when all that was to be written by now is: a new one counts from then on."""
         answer, state = self.c.mon("server")
         self.assertEqual(answer, SUCC)
         return state
 
-    # Call-backs to ourselves: they come over loopback from a reserved port, as what root says does
+    # Call-backs to the server itself: they come over loopback from a reserved port, as what root says does
 
     def test_a_call_back_to_ourselves_frees_no_lock(self):
         """Any process of this host can register any program. A notice from any host makes the server call those that
@@ -291,7 +291,7 @@ class Protocol(Recovering):
                 self.assertEqual(In(self.local.ask(nsm.MON, args.fixed(bytes(16)).bytes())).u32(), SUCC)
                 self.assertEqual(nsm.mon(self.local.ask, self.a.name, watcher.name, 200300, 16, bytes(16))[0], SUCC)
                 self.b.notify(100 + news, name=self.a.name)
-                watcher.heard.wait(news)  # so the other one was sent, and is before what we ask now
+                watcher.heard.wait(news)  # so the other one was sent, and is before what the test asks now
                 self.assertEqual(self.settled_state(), state)
                 self.assert_held(lock, by=lock.svid)
 

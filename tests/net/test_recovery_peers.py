@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Real peers: Debian's rpc.statd and sm-notify on the client's side. And what each of them is told if the server has two addresses.
 
-rpc.statd gets our SM_NOTIFY, and its call-back to the lock manager that registered with it shows that it accepted it;
-sm-notify frees what its host held. rpc.statd registers with a real rpcbind; then the fake host's portmap takes its
-place, so that a test can choose over which transport statd is found.
+rpc.statd gets the server's SM_NOTIFY, and its call-back to the lock manager that registered with it shows that it
+accepted it; sm-notify frees what its host held. rpc.statd registers with a real rpcbind; then the fake host's portmap
+takes its place, so that a test can choose over which transport statd is found.
 """
 
 import os
@@ -45,7 +45,7 @@ def lose_second_address(play):
 
 
 class RealHost(Host):
-    """Its statd is a real one; its lockd is ours and writes down what statd tells it."""
+    """Its statd is a real one; its lockd is the test's and writes down what statd tells it."""
 
     def __init__(self, *args, **how):
         self.restarts = Record()

@@ -370,7 +370,7 @@ class Table(Evidence):
         self.assertEqual(answer[0], SUCC)
         local.close()
         self.restart()
-        self.assertEqual(self.a.told.wait()[0].name, "server")  # the peer hears of our restart
+        self.assertEqual(self.a.told.wait()[0].name, "server")  # the peer hears of the server's restart
         self.a.notify(5)  # and the lock manager of the peer's
         status = registrar.heard.wait()[0]
         self.assertEqual((status.name, status.state, status.priv), (self.a.address, 5, b"0123456789abcdef"))
@@ -638,7 +638,7 @@ class Table(Evidence):
         self.assertEqual(self.reclaim(self.b, theirs), nlm.S_GRANTED)
 
     def test_state_number_of_a_lock(self):
-        """After our restart a lock from before its client's restart is known as that."""
+        """After the server's restart a lock from before its client's restart is known as that."""
         lock = self.held(self.a, state=3)
         self.restart()
         self.a.notify(5)
@@ -717,7 +717,7 @@ class Table(Evidence):
         self.assertFalse(self.in_grace())
         self.assert_granted(self.b, lock.but(name=self.b.name))
 
-    # Evidence, through a crash of ours
+    # Evidence, through a crash of the server
 
     def test_evidence_survives_our_crash(self):
         """The answer to SM_NOTIFY means that it need not be said again."""

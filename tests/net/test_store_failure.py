@@ -317,7 +317,7 @@ class Failing(Recovering):
         self.until(lambda: self.c.lock(self.lock_of(self.c, 40, 5)) == nlm.S_GRANTED, "there was nothing else")
 
     def test_restart_of_a_client(self):
-        """It is told that we know when the store knows: else the number in its next LOCK were news after a crash."""
+        """It gets its reply when the store has the number: else the number in its next LOCK were news after a crash."""
         old = self.held(self.a, 0, 5, state=3, access=1, deny=3)
         new = old.but(state=5)
         caller, ping = self.a.caller(), call_message(nlm.PROGRAM, 4, 0)
@@ -416,7 +416,7 @@ class FullDisk(Failing):
 
 
 class Postgres(OverPostgres, Failing):
-    """The server's processes hang, and are killed while they have something of ours."""
+    """The database's processes hang, and are killed while they have something of holdfastd."""
 
     is_complete = False  # the last commits of a database that crashed may be gone, unless they were synced
 

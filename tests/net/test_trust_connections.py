@@ -83,7 +83,7 @@ class Flooded(Exported):
         return self.handle_of(path)
 
     def honest(self, n):
-        """How long each of @n LOCKs and WRITEs of a client takes that speaks to us alone, the longest last."""
+        """How long each of @n LOCKs and WRITEs of a client takes that speaks to the server alone, the longest last."""
         caller = TcpCaller((self.b.server, PORT), (self.b.address, 0), self.b.namespace)
         files = TcpCaller((self.b.server, PORT), (self.b.address, 0), self.b.namespace)
         self.addCleanup(caller.close)

@@ -426,7 +426,7 @@ class Forged(Trust):
             caller.send(call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK)))
 
     def test_h1_sm_mon_in_the_name_of_a_host_that_lives(self):
-        """Its program is there, and answers when it is called back after our restart."""
+        """Its program is there, and answers when it is called back after the server's restart."""
         for address in ("10.7.8.1", "10.7.8.2"):
             self.add_host(address)
             caller = UdpCaller((SERVER, self.port), (address, 0), self.place)

@@ -22,7 +22,7 @@ APPLICATION_DATA = 23
 
 
 class Tapped:
-    """A client whose bytes pass through our hands: what it would send is here before it is sent."""
+    """A client whose bytes pass through the test's hands: what it would send is here before it is sent."""
 
     def __init__(self, caller, how):
         self.sock = caller.sock

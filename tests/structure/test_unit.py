@@ -72,7 +72,7 @@ def main():
             out.write(text)
         verdict = judge("verify", installed)
     about = [line for line in verdict.stderr.splitlines() if os.path.basename(unit) in line]
-    assert not about, "\n".join(about)  # mistakes in other units of this host are not ours
+    assert not about, "\n".join(about)  # mistakes in other units of this host do not count
     verdict = judge("security", "--offline=true", "--no-pager", unit)
     found = re.search(r"Overall exposure level for \S+: ([0-9.]+)", verdict.stdout)
     assert found, verdict.stdout + verdict.stderr

@@ -1,4 +1,4 @@
-/* Which thread closes a descriptor: close(2) is ours in the one file of a program that includes this. */
+/* Which thread closes a descriptor: this replaces close(2) in the one file of a program that includes it. */
 #pragma once
 
 #include <stdatomic.h>

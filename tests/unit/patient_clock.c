@@ -14,7 +14,7 @@
 
 #define NS_PER_S  1000000000l
 #define NS_PER_MS 1000000l
-/* Nothing of our own comes later, not even by TCP, which waits now and then for an acknowledgement. */
+/* Nothing of the test's own comes later, not even by TCP, which waits now and then for an acknowledgement. */
 #define IN_VAIN_MS 250
 #define LOOK_NS    10000 /* what a look takes of a loop that waits awake */
 

@@ -2,11 +2,12 @@
  * The hands of a play inside a client machine: runs shell commands that come over a virtio serial port, many
  *at a time, and passes on what they say. It is started by init as process 1, so it also collects orphans.
  *
- * A frame, both ways: number of the command, type, length of the payload (32 bits each, big endian), payload.
- *	to us	X text		run this with sh
+ * A frame, into the agent and out of it: number of the command, type, length of the payload (32 bits each,
+ * big endian), payload.
+ *	in	X text		run this with sh
  *		I bytes		for its standard input;  Z: that is all
  *		S signal	(32 bits) for its main process alone
- *	from us	R		the machine is ready (command 0)
+ *	out	R		the machine is ready (command 0)
  *		O bytes		it said this, on its output or error output
  *		Q status	it ended: exit status, or 128 + signal
  */
@@ -35,7 +36,7 @@ enum {
 struct command {
 	uint32_t number; /* 0: this place is free */
 	pid_t pid;       /* 0: ended, its output may still come */
-	int in, out;     /* our ends of its pipes, -1: closed */
+	int in, out;     /* the agent's ends of its pipes, -1: closed */
 	int status;
 };
 

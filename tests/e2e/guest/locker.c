@@ -126,7 +126,7 @@ static void obey(int fd, char *line)
 	}
 }
 
-/* A signal that comes when the wait is over already must not be the end of us. */
+/* A signal that comes when the wait is over already must not end this program. */
 static char *next_line(char *line, int size)
 {
 	char *got;

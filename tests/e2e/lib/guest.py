@@ -189,7 +189,7 @@ class Guest:
         shutil.rmtree(seed)
 
     def wait_ready(self):
-        """Until it answers. A kernel that does not come up in an emulator says nothing about us: it has another try."""
+        """Until it answers. A kernel that does not boot in an emulator says nothing of the server: it has another try."""
         for attempt in range(1, BOOT_TRIES + 1):
             with self.changed:
                 self.changed.wait_for(lambda: self.is_ready or self.is_gone, BOOT_PATIENCE)

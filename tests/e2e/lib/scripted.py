@@ -1,4 +1,4 @@
-"""A scripted client of a storm: a host with Debian's rpcbind and rpc.statd, and a lock manager that we play.
+"""A scripted client of a storm: a host with Debian's rpcbind and rpc.statd, and a lock manager that this file plays.
 
 It does as a kernel does: asks its own statd to watch the server before its first lock, hears of a restart from statd alone,
 reclaims then, and repeats what got no answer.

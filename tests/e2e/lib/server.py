@@ -1,4 +1,4 @@
-"""Our side of a play: holdfastd with one export, what its API says, and its machine."""
+"""The server's side of a play: holdfastd with one export, what its API says, and its machine."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""The stage: a wire with our server and two client machines, and the plays on it.
+"""The stage: a wire with the server and two client machines, and the plays on it.
 
 The machines live as long as the run; a play finds them as after a boot, or they are booted for it. The server is
 new for each play. Of a play that fails, everything said and sent is kept.

@@ -23,7 +23,7 @@ class BadWire(threading.Thread):
         self.is_over = False
 
     def connect(self, one, other):
-        """Two file descriptors of network interfaces; they are ours from now on."""
+        """Two file descriptors of network interfaces; the wire owns them from now on."""
         self.other_end.update({one: other, other: one})
 
     def set_quality(self, loss=0.0, delay=(0.0, 0.0), doubled=0.0):

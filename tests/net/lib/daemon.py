@@ -46,7 +46,7 @@ class Daemon:
         for setting in [*self.settings, *more]:
             words += ["--set", setting]
         if self.over:
-            # In a mount namespace that ends with it; each word is exec'ed, so its pid is ours to know.
+            # In a mount namespace that ends with it; each word is exec'ed, so the pid of the process is the server's.
             script = "".join(f"mount --bind '{file}' '{path}' && " for path, file in self.over.items()) + 'exec "$@"'
             words = ["unshare", "--mount", "sh", "-c", script, "sh", *words]
         with self.open_log() as log, self.namespace:

@@ -277,7 +277,7 @@ class FakeHost:
         return self.call(nlm.FREE_ALL, lock.args(nlm.FREE_ALL), **how)
 
     def wait_granted(self, lock, count=1, timeout=PATIENCE):
-        """Waits until the server has told us that @lock is ours; gives the (first @count) calls."""
+        """Waits until the server has told this host that it has @lock; gives the (first @count) calls."""
         wanted = lambda heard: (heard.grant.fh, heard.grant.svid) == (lock.fh, lock.svid)
         return self.grants.wait(count, wanted, timeout)[-1]
 

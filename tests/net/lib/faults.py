@@ -110,7 +110,7 @@ class Disk(Fault):
 
     @staticmethod
     def why_not(program):
-        # In a mount namespace of our own, so that the disk goes with us, whatever happens.
+        # In a mount namespace of this process's own, so that the disk goes with the process, whatever happens.
         libc = ctypes.CDLL(None, use_errno=True)
         if libc.unshare(CLONE_NEWNS) < 0 or libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) < 0:
             return "no mount namespaces here"

@@ -2,7 +2,7 @@
 read requests. A process that sends one waits until the disk lives again or is closed, or until the process is killed.
 (Once the disk had read the request, the process could not be killed.)
 
-It is mounted in a mount namespace that this process makes for itself, so that it goes with us, whatever happens.
+It is mounted in a mount namespace that this process makes for itself, so that it goes with the process, whatever happens.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 def why_not():
-    """None, or why there can be none here. Ours is another mount namespace after that."""
+    """None, or why there can be none here. The process is in another mount namespace after that."""
     if not os.path.exists("/dev/fuse"):
         return "no FUSE here"
     if _libc.unshare(CLONE_NEWNS) < 0 or _libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None) < 0:

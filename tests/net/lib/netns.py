@@ -40,7 +40,7 @@ class Namespace:
             except OSError as error:
                 made.append(error)
 
-        # A thread of its own, so that ours stays where it is.
+        # A thread of its own, so that the caller's stays where it is.
         maker = threading.Thread(target=make)
         maker.start()
         maker.join()
@@ -83,7 +83,7 @@ class Namespace:
 
 
 def tap(namespace, name):
-    """An interface whose other end is in our hands: what is written to it arrives there."""
+    """An interface whose other end is the test's: what is written to it arrives there."""
     with namespace:
         fd = os.open("/dev/net/tun", os.O_RDWR | os.O_CLOEXEC)
         fcntl.ioctl(fd, TUNSETIFF, struct.pack("16sH", name.encode(), IFF_TAP | IFF_NO_PI))

@@ -81,7 +81,7 @@ class Host(FakeHost):
         return exchange(self.caller(transport, **where), call_message(NSM, 1, procedure, args), timeout)
 
     def notify(self, state, name=None, **how):
-        """sm-notify: we were restarted."""
+        """sm-notify: this host was restarted."""
         self.nsm(NOTIFY, Out().string(self.name if name is None else name).i32(state).bytes(), **how)
 
     def mon(self, mon_name, my_name=None, procedure=7, priv=bytes(16), program=None, **how):
@@ -149,7 +149,7 @@ class Local:
         return exchange(self.caller, call_message(NSM, 1, procedure, args))
 
     def state(self):
-        """Our state number, as SM_STAT shows it."""
+        """The server's state number, as SM_STAT shows it."""
         results = In(self.ask(STAT, Out().string("any-host").bytes()))
         return (results.u32(), results.i32())[1]
 

@@ -113,7 +113,7 @@ class Player(Reserver, threading.Thread):
         key = self.files.index(heard.grant.fh), heard.grant.offset // UNIT
         with self.guard:
             if heard.grant.cookie == self.accepted and key in self.world.of(self):
-                return nlm.S_GRANTED  # our answer was lost
+                return nlm.S_GRANTED  # the player's answer was lost
             if not self.waiting or (self.waiting[0], self.waiting[2]) != (key, heard.grant.svid):
                 if not self.is_letting_go and not self.is_wire_bad:
                     self.world.fail(f"I8: {self.host.name} is told of {key}, for which it does not wait")
@@ -238,7 +238,7 @@ class Player(Reserver, threading.Thread):
         self.notify()
         self.n["replays"] += 1
 
-    # Our restart
+    # The server's restart
 
     def told_state(self):
         items = self.host.told.matching()

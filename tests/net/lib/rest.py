@@ -108,7 +108,7 @@ class Events:
         until(lambda: self._ask(rest, target, headers or {}), "there is room for another reader")
         assert self.response.status == 200, self.response.read()
         assert self.response.headers["Content-Type"] == "text/event-stream"
-        self.response.readline()  # the first ping: we are heard from now on
+        self.response.readline()  # the first ping: the server sends events from now on
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
 

@@ -346,7 +346,7 @@ class Service:
             self.handler(Call(message, "tcp", peer, sock.getsockname(), respond))
 
     def _on_datagram(self, sock):
-        """A call that comes again, because our answer was late, is answered again, and is not another one."""
+        """A call that comes again, because the answer was late, is answered again, and is not another one."""
         message, peer = sock.recvfrom(65536)
         call = peer, message[:4]
 

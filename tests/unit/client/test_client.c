@@ -191,7 +191,7 @@ static void test_all_at_an_address_and_all(void **state)
 	while ((client = hf_clients_next_at(rig.clients, &addr, client)))
 		n++;
 	assert_int_equal(n, 200);
-	/* some go while we look */
+	/* some go during the walk */
 	n = 0;
 	while ((client = hf_clients_next(rig.clients, serial))) {
 		assert_true(client->serial > serial);

@@ -318,7 +318,7 @@ static void test_not_before_it_is_stored(void **state)
 	assert_left("a");
 }
 
-/* It has yet to be told of our restart: neither time nor a new client takes its place. */
+/* It has yet to be told of the server's restart: neither time nor a new client takes its place. */
 static void test_pinned(void **state)
 {
 	struct hf_client *client;
@@ -368,7 +368,7 @@ static void test_what_time_takes(void **state)
 	hf_client_unref(unconfirmed);
 	turn_for(rig.loop, 2 * IDLE_NS);
 	assert_int_equal(rig.n_unregistered, 2);
-	assert_int_equal(hf_clients_count_registered(rig.clients), 2); /* what called us back stays */
+	assert_int_equal(hf_clients_count_registered(rig.clients), 2); /* what called the server back stays */
 	let_go(holder);
 	turn_for(rig.loop, 2 * IDLE_NS);
 	assert_left("holder");
@@ -494,7 +494,7 @@ static void test_loaded_clients_are_not_bounded(void **state)
 	assert_int_equal(hf_clients_count_unmet(rig.clients), 6);
 	unmet_refused("10.0.1.1", "new");
 	stay_and_hold("10.0.1.2", "tcp");
-	/* A program of this host is not forged, also after our restart. */
+	/* A program of this host is not forged, also after the server's restart. */
 	assert_true(hf_addr_parse(&addr, "10.0.2.1"));
 	assert_int_equal(hf_clients_get(&local, rig.clients, "nsm", &addr, hf_bytes_of_str("lockd")), 0);
 	assert_true(hf_addr_parse(&local->local, "127.0.0.1"));

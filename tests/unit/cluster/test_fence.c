@@ -185,7 +185,7 @@ static bool has_begun(void)
 	return seen_process() > 0;
 }
 
-/* Also as long as its parent has not reaped it, it is gone for us. */
+/* Also as long as its parent has not reaped it, it is gone for the test. */
 static bool is_gone(pid_t pid)
 {
 	char path[64], line[256] = "";
@@ -206,8 +206,8 @@ static void sleeping_script(void)
 	char text[512];
 
 	unlink(place.seen);
-	/* In a process of its own, as a real command's parts are. It does not have our pipe: tail ends with
-	 * that. */
+	/* In a process of its own, as a real command's parts are. It does not have the helper's pipe: tail
+	 * ends with that. */
 	snprintf(text, sizeof(text),
 		 "sh -c 'echo $$ >%s.new; mv %s.new %s; exec tail -f /dev/null >/dev/null 2>&1'\n:",
 		 place.seen, place.seen, place.seen);

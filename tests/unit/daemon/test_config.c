@@ -502,7 +502,7 @@ static void test_together(void **state)
 						  "one, or a path where one can be made");
 }
 
-/* Two of ours cannot have one port, where they meet. */
+/* Two parts of the server cannot have one port, where they meet. */
 static void test_ports(void **state)
 {
 	expect_wrong("server:\n  port: 111\n",

@@ -2,9 +2,9 @@
  * Locks that are held in the kernel, too: a random sequence of requests to the
  * lock engine, whose outside is a real file, while a local process, played by
  * an open file description of its own, locks and unlocks it. After each step,
- * byte by byte: the kernel has of ours exactly what the engine says is held, or
- * all while the file is covered; the two sides never hold in conflict; and no
- * waiter waits for a free range.
+ * byte by byte: the kernel has of the engine's locks exactly what the engine says
+ * is held, or all while the file is covered; the two sides never hold in
+ * conflict; and no waiter waits for a free range.
  *
  *	HF_SEED and HF_STEPS change it.
  */
@@ -37,7 +37,7 @@ struct bed {
 	uint64_t random;
 	uint64_t grants[MAX_GRANTS];
 	size_t n_grants;
-	enum hf_lock_mode seen; /* of ours, when something was taken last */
+	enum hf_lock_mode seen; /* of the engine's locks, when something was taken last */
 	bool has_covers;        /* the file is covered now and then */
 	long n_covers, n_uncovered;
 	long n_granted, n_denied, n_blocked, n_local;

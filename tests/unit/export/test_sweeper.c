@@ -1,4 +1,4 @@
-/* Stopping the sweeper while a disk is slow. fsync(2) is ours. */
+/* Stopping the sweeper while a disk is slow. The test replaces fsync(2). */
 #include "../exports.h"
 
 #include <fcntl.h>

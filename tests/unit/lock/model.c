@@ -654,7 +654,7 @@ void model_purge(struct model *m, int client, bool all, uint32_t state)
 	serve(m);
 }
 
-/* Our own: what is not volatile is to be reclaimed. */
+/* The server's restart: what is not volatile is to be reclaimed. */
 void model_restart(struct model *m)
 {
 	for (int f = 0; f < FILES; f++) {

@@ -1,4 +1,4 @@
-/* Crashes: of a client (purge) and our own (restore, reclaim, ghosts, grace). */
+/* Crashes: of a client (purge) and of the server (restore, reclaim, ghosts, grace). */
 #include "bed.h"
 
 /* PURGE */

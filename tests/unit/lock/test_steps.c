@@ -1,4 +1,4 @@
-/* What one address may have us search, and what remains for others. */
+/* What one address may have the lock table search, and what remains for others. */
 #include "../test.h"
 
 #include <string.h>

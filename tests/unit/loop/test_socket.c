@@ -1,4 +1,4 @@
-/* Sockets of the real world: what libuv leaves to us. */
+/* Sockets of the real world: what libuv leaves to src/loop. */
 #include "../test.h"
 
 #include <errno.h>

@@ -50,7 +50,7 @@ static void test_too_many_calls_of_others_delay_but_lose_no_notice(void **state)
 	struct hf_recovery_counts counts;
 
 	fleet("fine", 3);
-	w.n_busy = 2; /* and none of ours is under way whose end would be the next chance */
+	w.n_busy = 2; /* and no notice is under way whose end would be the next chance */
 	world_restart(&w);
 	world_until(&w, w.n_told == 3);
 	hf_recovery_counts(w.recovery, &counts);
@@ -376,7 +376,7 @@ static void test_simulated_crash(void **state)
 	assert_true(hf_recovery_state(w.recovery) > before + 2);
 }
 
-/* A client is being told of our number, and that rises meanwhile. */
+/* A client is being told of the server's number, and that rises meanwhile. */
 static struct hf_client *rise_while_telling(void)
 {
 	struct hf_client *client;

@@ -174,7 +174,8 @@ static int32_t stored_state(void)
 	return -1;
 }
 
-/* Answered before it, we would take the number in the next LOCK for another restart after a crash. */
+/* If the server answered before the number is stored, it would take the number in the next LOCK for another
+ * restart after a crash. */
 static void test_restart_of_a_client_is_acknowledged_with_its_state_number(void **state)
 {
 	struct told told = { 0 };

@@ -10,7 +10,7 @@
 
 #define MS HF_NS_PER_MS
 
-enum peer { /* how the clients answer our notices, by the first letter of their names */
+enum peer { /* how the clients answer the server's notices, by the first letter of their names */
 	PEER_FINE,
 	PEER_BLACK_HOLE, /* 'b': no answer in time */
 	PEER_REFUSES,    /* 'r': fails at once */
@@ -36,7 +36,7 @@ struct world {
 	size_t n_granted, n_gone;
 	uint64_t last_granted;
 	uint64_t told_at;     /* the last one that was fine */
-	int32_t told_state;   /* ours, in that */
+	int32_t told_state;   /* the server's, in that */
 	bool all_deaf;        /* no client can be told */
 	unsigned int n_busy;  /* so many tries to come find that there are too many calls under way */
 	unsigned int n_short; /* so many tries to come end for lack of a socket */

@@ -613,7 +613,7 @@ ssize_t rig_recv_record(int fd, void *data, size_t room)
 
 	if (!receive_all(fd, mark, 4))
 		return -1;
-	assert_true(rig_get(mark) & 0x80000000u); /* we always send one fragment */
+	assert_true(rig_get(mark) & 0x80000000u); /* the server always sends one fragment */
 	len = rig_get(mark) & 0x7fffffffu;
 	assert_true(len <= room);
 	return receive_all(fd, data, len) ? (ssize_t)len : -1;

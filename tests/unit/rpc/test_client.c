@@ -469,7 +469,7 @@ static void test_one_way(void **state)
 	world_close(&world);
 }
 
-/* In a network namespace of our own, without any route. */
+/* In a network namespace of the test's own, without any route. */
 static void test_no_route(void **state)
 {
 	int home = open("/proc/self/ns/net", O_RDONLY | O_CLOEXEC);

@@ -237,7 +237,7 @@ static uint32_t next(uint32_t *seed)
 	return *seed >> 8;
 }
 
-/* What libtirpc encodes, we read alike. */
+/* What libtirpc encodes, the server reads alike. */
 static void test_tirpc_calls_in(void **state)
 {
 	uint32_t seed = 1;
@@ -280,7 +280,7 @@ static void test_tirpc_calls_in(void **state)
 	}
 }
 
-/* What we send as a client, libtirpc reads alike. */
+/* What the server sends as a client, libtirpc reads alike. */
 static void test_tirpc_calls_out(void **state)
 {
 	static const char *const names[] = { "", "a", "host", "host.example.org" };

@@ -90,7 +90,7 @@ static void queue_up(struct fixture *f, size_t reserve, size_t len)
 	f->sent = realloc(f->sent, f->len + len + 1);
 	for (size_t i = 0; i < len; i++)
 		p[i] = f->sent[f->len + i] = (uint8_t)((f->len + i) * 7 + (f->len + i) / 256);
-	memset(p + len, 0xee, reserve - len); /* all of it is ours */
+	memset(p + len, 0xee, reserve - len); /* all of it is the caller's */
 	f->len += len;
 	hf_outqueue_commit(&f->queue, len);
 }

@@ -491,7 +491,7 @@ static void test_ipv6(void **state)
 	rig_stop(&rig);
 }
 
-/* A client that is gone makes the kernel complain to us; the port goes on. */
+/* A client that is gone makes the kernel complain to the server; the port goes on. */
 static void test_unreachable_client(void **state)
 {
 	int udp, gone;
@@ -821,7 +821,7 @@ static void make_flood(struct flood *flood, uint32_t n, uint32_t size, uint32_t 
 	flood->sent = 0;
 }
 
-/* Sends until the server takes no more: it has paused the connection, and what is between us is full. A
+/* Sends until the server takes no more: it has paused the connection, and what is between the two is full. A
  * server that has not come to it yet is no such case, however long it takes. */
 static void send_until_stuck(struct flood *flood)
 {
@@ -1233,7 +1233,7 @@ static void test_idle_timeout(void **state)
 	uint64_t end, spoke;
 	int idle, suspended;
 
-	limits.idle_ns = 1500 * HF_NS_PER_MS; /* in which we get round to speaking */
+	limits.idle_ns = 1500 * HF_NS_PER_MS; /* in which the test gets round to speaking */
 	start(&limits);
 	suspended = rig_connect(HOME, rig.tcp, NULL);
 	rig_send_record(suspended, buffer, rig_call_opaque(buffer, 1, RIG_PROGRAM, RIG_SUSPEND, "x", 1));
@@ -1246,7 +1246,7 @@ static void test_idle_timeout(void **state)
 	}
 	assert_true(rig_is_closed(idle));
 	assert_true(rig_ms() - spoke >= 1000);
-	/* the one that waits for us has not been closed */
+	/* the one that waits for the server has not been closed */
 	rig_release(&rig, 1);
 	expect_echo(suspended, 1, "x", 1);
 	assert_true(rig_is_closed(suspended)); /* but now it is idle */
@@ -1477,7 +1477,7 @@ static void test_replay(void **state)
 	rig_stop(&rig);
 }
 
-/* As where the store is too slow for us to stop: the leak checker sees what stays. */
+/* As where the store is too slow for the server to stop: the leak checker sees what stays. */
 static void test_end_with_calls_that_do_not_end(void **state)
 {
 	int udp, tcp[2];

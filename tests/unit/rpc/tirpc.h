@@ -1,6 +1,6 @@
 /*
- * libtirpc's idea of a message, to compare ours with. In a file of its own: its
- * headers are named as ours are.
+ * libtirpc's idea of a message, to compare the server's with. In a file of its
+ * own: its headers are named as the server's are.
  */
 #pragma once
 

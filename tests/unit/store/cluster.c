@@ -134,8 +134,8 @@ void cluster_start(struct cluster *cluster)
 	fail_msg("PostgreSQL does not start");
 }
 
-/* Its helpers and sessions, too: they would live on for a moment, and even commit. They are ours once their
- * parent is gone, so we can wait for them. */
+/* Its helpers and sessions, too: they would live on for a moment, and even commit. Once their parent is gone,
+ * they are children of the test, which can wait for them. */
 void cluster_kill(struct cluster *cluster)
 {
 	char path[64];

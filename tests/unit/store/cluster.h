@@ -1,6 +1,6 @@
 /*
- * A PostgreSQL server of our own: in a temporary folder, reachable by a socket in
- * there only, and gone at the end of the program.
+ * A PostgreSQL server of the test's own: in a temporary folder, reachable by a
+ * socket in there only, and gone at the end of the program.
  */
 #pragma once
 

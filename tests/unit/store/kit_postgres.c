@@ -1,4 +1,4 @@
-/* The PostgreSQL store, in a fresh database of a server of our own. */
+/* The PostgreSQL store, in a fresh database of a server of the test's own. */
 #include "kit.h"
 
 #include "cluster.h"

@@ -78,7 +78,7 @@ static void fill(struct kit *kit)
 	kit_settle(kit);
 }
 
-/* Syncing: ours stands before libc's, for our code and for LMDB's. */
+/* Syncing: the test's fdatasync() stands before libc's, for the server's code and for LMDB's. */
 
 static _Atomic int n_syncs;
 
@@ -199,7 +199,7 @@ static void test_other_databases_are_refused(void **state)
 	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
 	fill(&kit);
 	kit_close(&kit);
-	put_raw(&kit, "lock:AAAAAAAA", "no record"); /* ours, with a rotten value */
+	put_raw(&kit, "lock:AAAAAAAA", "no record"); /* the store's own key, with a rotten value */
 	expect_refused(&kit, "store.mdb");
 	kit_deinit(&kit);
 
@@ -253,7 +253,8 @@ static void test_the_second_daemon_is_refused(void **state)
 	kit_deinit(&kit);
 }
 
-/* Every single byte of the file may rot: whatever we make of it, we neither crash nor touch it. */
+/* Every single byte of the file may rot: whatever the store makes of it, it neither crashes nor touches the
+ * file. */
 static void test_rotten_files_are_refused_unchanged(void **state)
 {
 	size_t size, n_refused = 0;

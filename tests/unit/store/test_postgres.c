@@ -1002,7 +1002,8 @@ static void test_transaction_that_a_stopped_run_left_open(void **state)
 	kit_deinit(&one);
 }
 
-/* The database died and came back while we lived: what it lost was written again, and it can be trusted. */
+/* The database died and came back while the server lived: what it lost was written again, and it can be
+ * trusted. */
 static void test_database_killed_while_serving(void **state)
 {
 	uint64_t ticket;

@@ -13,7 +13,7 @@
 #include "base/macros.h"
 #include "vfs/fskind.h"
 
-static char base[64]; /* a /sys of our own */
+static char base[64]; /* a /sys of the test's own */
 
 static int set_up(void **state)
 {

@@ -155,7 +155,7 @@ static void test_groups_are_those_of_this_call(void **state)
 	unlink(path);
 }
 
-/* setfsuid() of what is no user changes nothing and says nothing: we must not go on as the superuser. */
+/* setfsuid() of what is no user changes nothing and says nothing: no call may go on as the superuser. */
 static void test_an_invalid_id_is_refused(void **state)
 {
 	struct hf_identity who = { .uid = UINT32_MAX, .gid = 5 };

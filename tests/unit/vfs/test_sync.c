@@ -1,6 +1,6 @@
 /*
- * Who hears of what the disk did not take. fsync(2) and the like are ours here,
- * and behave as the kernel's: a loss is told once to each open file
+ * Who hears of what the disk did not take. fsync(2) and the like are the test's
+ * here, and behave as the kernel's: a loss is told once to each open file
  * description, of those that were open when it happened.
  */
 #include "folder.h"
@@ -124,7 +124,7 @@ static int set_up(void **state)
 {
 	n_losses = n_inside = n_halves = n_whole = 0;
 	for (size_t i = 0; i < MAX_FDS; i++)
-		seen[i] = 0; /* the volume is not opened by our open() */
+		seen[i] = 0; /* the volume is not opened by the test's open() */
 	n_left = 0;
 	let_leave(MAX_CALLS);
 	is_refused = false;

@@ -25,7 +25,7 @@ struct calls {
 	unsigned int n_granted;
 	hf_rpc_done_fn done; /* of the last of those, unless it was called off */
 	void *user;
-	bool (*is_wanting)(void); /* memory, where a stand-in of ours is asked for some; or NULL */
+	bool (*is_wanting)(void); /* memory, where a stand-in of the test is asked for some; or NULL */
 	bool is_ours;             /* what is allocated now is the test's own */
 };
 
@@ -39,7 +39,7 @@ int calls_teardown(void **state);
 struct ask {
 	enum hf_nlm_proc procedure;
 	const char *host;  /* NULL: CALLS_HOST */
-	const char *local; /* our address; NULL: 10.0.0.1 */
+	const char *local; /* the server's address; NULL: 10.0.0.1 */
 	const char *name;
 	const char *file; /* NULL: "f" */
 	uint64_t offset;

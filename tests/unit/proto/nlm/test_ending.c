@@ -288,7 +288,7 @@ static void test_grace_without_an_end(void **state)
 		turn_for(calls.world.loop, 11 * HF_NS_PER_S);
 	}
 	assert_int_equal(client->locking.n_grants, 0);
-	assert_int_equal(calls.nlm->counts.grants_abandoned, 1); /* it has told us that it did not take it */
+	assert_int_equal(calls.nlm->counts.grants_abandoned, 1); /* the client said that it did not take it */
 	assert_int_equal(world_client(&calls.world, "10.0.0.6", "y")->locking.n_locks, 1);
 }
 

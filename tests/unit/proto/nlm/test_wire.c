@@ -1,5 +1,5 @@
-/* Arguments, ours against rpcgen's codec, in every version, and against nonsense; and GRANTED, which repeats
- * them. */
+/* Arguments, the server's codec against rpcgen's, in every version, and against nonsense; and GRANTED, which
+ * repeats them. */
 #include "test.h"
 
 #include <stdlib.h>

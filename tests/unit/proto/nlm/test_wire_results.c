@@ -1,4 +1,4 @@
-/* What we say in answers, read by rpcgen's codec. */
+/* What the server says in answers, read by rpcgen's codec. */
 #include "test.h"
 
 #include "base/macros.h"

@@ -1,4 +1,4 @@
-/* Our codec against rpcgen's, both ways, and against messages that end too soon. */
+/* The server's codec against rpcgen's, both ways, and against messages that end too soon. */
 #include "test.h"
 
 #include <string.h>

@@ -1,9 +1,9 @@
 /*
- * Beside ours in the tests: the codecs that rpcgen makes from our .x files, one header each, which includes
- * this.
+ * Beside the server's codecs in the tests: those that rpcgen makes from the .x files, one header each, which
+ * includes this.
  *
- * libtirpc's <rpc/xdr.h> and our "rpc/xdr.h" cannot be had in one file. So the
- * tests see its types alone, and the library, which sees nothing of ours, has the rest.
+ * libtirpc's <rpc/xdr.h> and the server's "rpc/xdr.h" cannot be had in one file. So the
+ * tests see its types alone, and the library, which sees nothing of the server, has the rest.
  */
 #pragma once
 

@@ -1,4 +1,4 @@
-/* An RPC client (in place of rpc/client.c) whose peer is our own rpcbind, called by hand, with faults. */
+/* An RPC client (for rpc/client.c) whose peer is the server's rpcbind, called by hand, with faults. */
 #pragma once
 
 #include "proto/portmap/rpcbind.h"
@@ -17,7 +17,7 @@ struct hf_rpc_client {
 	bool cannot_begin;     /* a call */
 	uint32_t newest;       /* version that it speaks */
 	uint16_t alive;        /* the port of a server that answers pings */
-	const char *from;      /* our address as it sees it */
+	const char *from;      /* the registrar's address as it sees it */
 	unsigned int fails_at; /* the n-th call, from 1, is refused; 0: none */
 	unsigned int n_calls;  /* to rpcbind */
 	unsigned int n_sets;

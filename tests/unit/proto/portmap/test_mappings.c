@@ -150,7 +150,7 @@ static void test_limit(void **state)
 	assert_int_equal(m->n_unknown, HF_MAPPINGS_MAX_UNKNOWN - 1);
 	assert_int_equal(set(m, 7, 1, HF_NETID_TCP, 700, HF_OWNER_SUPERUSER), HF_MAPPINGS_OK);
 	assert_int_equal(m->n_foreign, HF_MAPPINGS_MAX_FOREIGN);
-	/* ours do not count against it */
+	/* the server's own do not count against it */
 	assert_int_equal(set(m, 100024, 1, HF_NETID_TCP, 700, HF_OWNER_US), HF_MAPPINGS_OK);
 }
 

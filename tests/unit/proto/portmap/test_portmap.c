@@ -148,7 +148,7 @@ static void test_embedded(void **state)
 	hf_portmap_free(portmap);
 }
 
-/* A host's rpcbind, which we are ourselves, without programs of its own. */
+/* A host's rpcbind, which is an hf_portmap itself, without programs of its own. */
 static struct hf_portmap *make_system(uint16_t *portp)
 {
 	struct hf_addr listen;

@@ -1,5 +1,5 @@
-/* The registrar against our own rpcbind, which is killed, made old, filled and silenced. Time is the test's.
- */
+/* The registrar against the server's own rpcbind, which is killed, made old, filled and silenced. Time is the
+ * test's. */
 #include "test.h"
 
 #include <netinet/in.h>
@@ -242,7 +242,7 @@ static void test_living(void **state)
 	assert_int_equal(last.n_refused, 1);
 	assert_int_equal(last.n_present, 7);
 	assert_int_equal(port_of(100024, 1, HF_NETID_TCP), 700);
-	/* rpcbind is not asked to remove it either when we stop */
+	/* rpcbind is not asked to remove it either when the registrar stops */
 	client.alive = 0;
 	fake_world_advance(world, 30 * SECOND);
 	assert_int_equal(last.n_present, 8);
@@ -271,7 +271,7 @@ static void test_dump_too_long(void **state)
 	assert_int_equal(port_of(100024, 1, HF_NETID_TCP), 12049);
 }
 
-/* Not ours to remove, since we are not privileged: said, and tried again later. */
+/* The registrar may not remove it, since it is not privileged: said, and tried again later. */
 static void test_refused(void **state)
 {
 	struct hf_mapping mapping = {

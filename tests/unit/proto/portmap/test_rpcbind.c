@@ -120,7 +120,7 @@ static void test_set2(void **state)
 	assert_int_equal(ask_pmap(&local_udp, 1, 8, 1, IPPROTO_UDP, 0), 0);
 	assert_int_equal(ask_pmap(&local_udp, 1, 8, 1, IPPROTO_UDP, 65536 + 700), 0);
 	assert_int_equal(ask_pmap(&local_udp, 1, 8, 1, 3, 700), 0);
-	assert_int_equal(ask_pmap(&local_udp, 1, 100021, 2, IPPROTO_UDP, 700), 0); /* ours */
+	assert_int_equal(ask_pmap(&local_udp, 1, 100021, 2, IPPROTO_UDP, 700), 0); /* the server's */
 	assert_int_equal(ask_pmap(&far_udp, 3, 7, 1, IPPROTO_TCP, 0), 700);
 	assert_int_equal(ask_pmap(&far_udp, 3, 8, 1, IPPROTO_UDP, 0), 0);
 

@@ -1,4 +1,4 @@
-/* Our codec against rpcgen's, both ways, and against nonsense. */
+/* The server's codec against rpcgen's, both ways, and against nonsense. */
 #include "test.h"
 
 #include <netinet/in.h>
