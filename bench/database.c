@@ -11,8 +11,8 @@
  *	answering     a server that does nothing but receive a call, commit such a row with libpq,
  *	              and answer: the same two sockets as holdfastd. Only at depth 1: it has one row in
  *	              flight
- *	unfenced      holdfastd, but a plain table replaces the view through which it writes. A call
- *	              costs the fence: "fence_costs", and "fence_costs_database_cpu"
+ *	unfenced      holdfastd, but a plain table replaces the view through which it writes. What
+ *	              the fence costs a call: "fence_costs", and "fence_costs_database_cpu"
  *	cluster       holdfastd as a node of a cluster of one, with a lease
  *	lmdb          holdfastd with the embedded store
  *	ganesha       nfs-ganesha, which stores nothing

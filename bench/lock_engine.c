@@ -91,7 +91,7 @@ static void begin(struct bench *bench)
 
 /* A request of owner @owner for byte 4 * @slot + @shift, so that no two locks ever touch. */
 struct op {
-	uint8_t handle[32]; /* as long as those of the server's file service */
+	uint8_t handle[32]; /* a little shorter than a handle of the server */
 	struct hf_lock_request request;
 };
 

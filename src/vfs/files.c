@@ -107,7 +107,7 @@ void hf_files_note_loss(struct hf_files *files, int error)
 			     "error=%s more=%llu", strerrorname_np(-error), (unsigned long long)n);
 }
 
-/* Ids arrive only under the server's own seal (export/handle.h), so a peer cannot choose them to collide. */
+/* Ids arrive only under the server's own seal (export/handle.c), so a peer cannot choose them to collide. */
 static uint64_t hash_of(const struct hf_volume *volume, uint64_t inode)
 {
 	uint64_t h = (uint64_t)(uintptr_t)volume ^ inode * UINT64_C(0x9e3779b97f4a7c15);

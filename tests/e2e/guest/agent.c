@@ -1,6 +1,6 @@
 /*
  * The hands of a play inside a client machine: runs shell commands that come over a virtio serial port, many
- *at a time, and passes on what they say. It is started by init as process 1, so it also collects orphans.
+ * at a time, and passes on what they say. It is started by init as process 1, so it also collects orphans.
  *
  * A frame, into the agent and out of it: number of the command, type, length of the payload (32 bits each,
  * big endian), payload.

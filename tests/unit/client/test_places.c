@@ -368,7 +368,7 @@ static void test_what_time_takes(void **state)
 	hf_client_unref(unconfirmed);
 	turn_for(rig.loop, 2 * IDLE_NS);
 	assert_int_equal(rig.n_unregistered, 2);
-	assert_int_equal(hf_clients_count_registered(rig.clients), 2); /* what called the server back stays */
+	assert_int_equal(hf_clients_count_registered(rig.clients), 2); /* holder, call-back */
 	let_go(holder);
 	turn_for(rig.loop, 2 * IDLE_NS);
 	assert_left("holder");

@@ -202,7 +202,7 @@ static void test_too_long(void **state)
 	hf_record_reader_deinit(&reader);
 	assert_int_equal(read_all(&reader, "\0\0\0\3abc\0\0\0\3def\x80\0\0\x5f", 18, &record), -EMSGSIZE);
 	hf_record_reader_deinit(&reader);
-	/* a record may follow one of full length */
+	/* a record of full length may come in fragments, and so may the next one */
 	hf_record_reader_init(&reader, 3);
 	assert_int_equal(read_all(&reader, "\0\0\0\1a\x80\0\0\2bc", 11, &record), HF_RECORD_READY);
 	assert_memory_equal(record.data, "abc", 3);
