@@ -53,8 +53,10 @@ static void set_lock(int fd, int type)
 {
 	struct flock lock = { .l_type = (short)type, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1 };
 
-	if (fcntl(fd, F_SETLKW, &lock) < 0)
-		die("lock");
+	/* While the client waits for the end of the server's grace, Linux does not restart the call after a signal. */
+	while (fcntl(fd, F_SETLKW, &lock) < 0)
+		if (errno != EINTR)
+			die("lock");
 }
 
 static void put_page(int fd, const struct page *page)
