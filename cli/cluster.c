@@ -142,11 +142,18 @@ static bool is_ready(struct cli *cli)
 	return is_answered;
 }
 
+static json_int_t epoch_of(const json_t *cluster)
+{
+	return json_integer_value(json_object_get(cluster, "epoch"));
+}
+
+/* Each takeover has an epoch of its own. The report of the one before may come later than the order. */
 static bool is_new(const json_t *before, const json_t *after)
 {
 	const json_t *takeover = json_object_get(after, "last_takeover");
 
-	return json_is_object(takeover) && !json_equal(takeover, json_object_get(before, "last_takeover"));
+	return epoch_of(after) > epoch_of(before) && json_is_object(takeover) &&
+	       !json_equal(takeover, json_object_get(before, "last_takeover"));
 }
 
 /* A node that takes the service knows itself when it serves. A node that hands it over sees the takeover. */

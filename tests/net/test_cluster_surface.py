@@ -200,6 +200,9 @@ class Surface(Nodes):
                               " EXECUTE FUNCTION wait_a_little()")  # fmt: skip
         taken = json.loads(self.run_cli(standby, "--json", "cluster", "take"))
         self.assertEqual((taken["from"], taken["to"]), ("a", standby))
+        until(lambda: self.role("a") == "standby", "a stands by")  # it may not have seen the report yet
+        taken = json.loads(self.run_cli("a", "--json", "cluster", "take"))
+        self.assertEqual((taken["from"], taken["to"]), (standby, "a"))
 
     def assert_told(self, name, takeover):
         """The event, in the ring of the node that took over."""
