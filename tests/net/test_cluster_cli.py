@@ -133,7 +133,7 @@ class Orders(ClusterPlay):
 
     def moved(self, **more):
         after = copy.deepcopy(self.cluster)
-        after.update(role="standby", last_takeover={**TAKEOVER, "at": "2027-01-15T09:00:01.000Z", "from": "a", "to": "b",
+        after.update(role="standby", epoch=8, last_takeover={**TAKEOVER, "at": "2027-01-15T09:00:01.000Z", "from": "a", "to": "b",
                                                     "reason": "an operator moved it", "seconds": 0.31, **more})  # fmt: skip
         return after
 
@@ -162,10 +162,19 @@ class Orders(ClusterPlay):
         ready = [(503, {"status": "standby"}), (503, refusal("not_ready", "")), (200, {"status": "ok"})]
         self.api.answers[("GET", "/readyz")] = lambda: ready.pop(0)
         taken = copy.deepcopy(self.cluster)
-        taken.update(role="active", last_takeover={**TAKEOVER, "at": "2027-01-15T09:00:01.000Z"})
+        taken.update(role="active", epoch=8, last_takeover={**TAKEOVER, "at": "2027-01-15T09:00:01.000Z"})
         self.changes(self.cluster, taken)
         self.assertIn("The service moved from b to a in 3.91 s", self.run_cli("cluster", "take").stdout)
         self.assertEqual(ready, [])
+
+    def test_a_late_report_of_the_takeover_before_is_not_the_result(self):
+        self.be_standby()
+        self.api.set("POST", "/api/v1/cluster/take", 202, ACCEPTED)
+        self.api.set("GET", "/readyz", 200, {"status": "ok"})
+        late = {**self.cluster, "last_takeover": {**TAKEOVER, "at": "2027-01-15T08:59:59.000Z", "from": "a", "to": "b"}}
+        taken = {**late, "epoch": 8, "role": "active", "last_takeover": {**TAKEOVER, "at": "2027-01-15T09:00:01.000Z"}}
+        self.changes(late, {**late, "role": "active"}, taken)
+        self.assertIn("The service moved from b to a in 3.91 s", self.run_cli("cluster", "take").stdout)
 
     def test_another_node_was_faster(self):
         self.be_standby()

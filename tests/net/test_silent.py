@@ -81,6 +81,10 @@ class Silent(CliPlay):
         answer = self.rest.get(self.client_path(host))
         return answer.json["registered_at"] if answer.status == 200 else None
 
+    def await_silence(self, host, seconds):
+        path = self.client_path(host)
+        self.until(lambda: self.rest.get(path).json["silent_seconds"], "it is silent", passes=lambda silent: silent > seconds)
+
     def hold(self, host):
         """The server asks a client when it registers. One that is still registered from another test has answered."""
         host.lookups.items.clear()
@@ -123,8 +127,9 @@ class Silent(CliPlay):
     def test_without_a_waiter_nothing_is_released_and_no_host_is_asked(self):
         before = self.released()
         self.hold(self.a)
+        self.await_silence(self.a, TIME)  # the questions about its return after the test before have ended
         asked = self.questions(self.a)
-        self.until(lambda: self.rest.get(self.client_path(self.a)).json["silent_seconds"], "it is silent", passes=lambda s: s > 2 * TIME)
+        self.await_silence(self.a, 3 * TIME)
         self.assertEqual((self.released(), self.questions(self.a)), (before, asked))
         self.assert_held(self.lock_of(self.c))
 
@@ -165,7 +170,7 @@ class Silent(CliPlay):
         self.hold(self.a)
         self.assert_blocked(self.b, self.lock_of(self.b))
         self.filter(self.a, "tcp flags & (syn|ack) == syn", "meta l4proto udp")
-        self.until(lambda: self.rest.get(self.client_path(self.a)).json["silent_seconds"], "it is silent", passes=lambda s: s > 3 * TIME)
+        self.await_silence(self.a, 3 * TIME)
         self.assertEqual(self.released(), before)
         ended = time.monotonic()
         self.a.drop_callers()
