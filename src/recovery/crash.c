@@ -408,6 +408,9 @@ bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_clien
 {
 	const struct hf_client_past *past = find_past(recovery, client, state);
 
+	/* The last run stored a lock with that number, and was killed before it stored the number itself. */
+	if (!client->sm_state && state == client->lock_state)
+		return true;
 	return state == client->sm_state || (past && !was_guessed(client, past));
 }
 

@@ -268,6 +268,22 @@ class Notices(Asked):
         self.a.notify(7, transport="tcp", reserved=True)
         self.assert_held(lock, by=lock.svid)
 
+    def test_copy_of_a_notice_takes_nothing_of_a_host_without_reserved_ports(self):
+        """Its LOCKs have said the number, and its reservations have none. Its statd gives no number either."""
+        for host, is_lock_first in ((self.a, True), (self.c, False)):
+            host.state, fh = None, os.urandom(20)
+            lock = self.lock_of(host, state=5, fh=os.urandom(20))
+            steps = [(nlm.LOCK, lock), (nlm.SHARE, host.lock_of(fh, svid=5, access=2, deny=1))]
+            for procedure, args in steps if is_lock_first else reversed(steps):
+                self.assertEqual(host.ask(procedure, args).stat, nlm.S_GRANTED)
+            host.notify(5, transport="tcp")
+            conflict = self.b.lock_of(fh, svid=6, access=2, deny=2)
+            self.assertEqual(self.b.share(conflict), nlm.S_DENIED)
+            self.assert_held(lock, by=lock.svid)
+            host.notify(7, transport="tcp")  # and now it was restarted
+            self.assertEqual(self.b.share(conflict), nlm.S_GRANTED)
+            self.assert_free(lock)
+
     # Who does not answer
 
     def test_h3_silent_statd(self):

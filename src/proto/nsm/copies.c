@@ -67,6 +67,18 @@ void hf_nsm_note_early(struct hf_nsm *nsm, const struct hf_addr *peer, struct hf
 	};
 }
 
+/* The store keeps the number: the next run has no ring with early notices. Nothing proves it, so a copy of
+ * the notice is checked. */
+void hf_nsm_take_early_number(struct hf_nsm *nsm, struct hf_client *client)
+{
+	const struct hf_nsm_early *early = find_early(nsm, &client->address, hf_client_name(client), 0);
+
+	if (!early || client->sm_state || client->doubted_state)
+		return;
+	hf_recovery_client_state(nsm->options.recovery, client, early->state);
+	hf_recovery_client_proves(client, false);
+}
+
 /* Clients that left */
 
 static void note_number(struct hf_nsm *nsm, const struct hf_client *client, int32_t state)

@@ -100,14 +100,16 @@ static void suspect(struct notice *notice, struct hf_client *client, bool is_nam
 }
 
 /* A notice with an old number releases nothing, so it needs no check. A client without locks is checked all
- * the same: a forged number would make its next true notice look like a repetition. */
+ * the same: a forged number would make its next true notice look like a repetition. If the LOCKs of the
+ * client said the number already, and nothing proves it, the notice is a copy, or a forger guessed the
+ * number: no connection tells which. What the client took by calls without a number is at stake. */
 static bool is_to_be_checked(struct notice *notice, struct hf_client *client, bool is_named)
 {
 	struct hf_nsm *nsm = notice->nsm;
 
 	if (!hf_recovery_is_news(nsm->options.recovery, client, notice->state) || notice->is_superuser)
 		return false;
-	return !is_named || !hf_nsm_is_trusted(nsm, notice->call, client) ||
+	return !is_named || is_copy(notice, client) || !hf_nsm_is_trusted(nsm, notice->call, client) ||
 	       !hf_nsm_has_proof(nsm, notice->call, client);
 }
 

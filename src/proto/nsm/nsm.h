@@ -199,6 +199,9 @@ bool hf_nsm_sight_says(const struct hf_client *client, int32_t state);
 /* Counts a notice that was not believed, and logs it, once for each source. */
 void hf_nsm_note_denied(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_bytes name, int32_t state,
 			bool is_sure);
+/* The client is about to be registered. If its calls have had no state number, it gets that of a notice that
+ * came from its host before. */
+void hf_nsm_take_early_number(struct hf_nsm *nsm, struct hf_client *client);
 /* The client takes a lock by @call, which has the state number @said. @is_first: it is the client's first
  * lock, else one that it reclaims. */
 HF_NOINLINE void hf_nsm_client_begins(struct hf_nsm *nsm, struct hf_client *client, struct hf_rpc_call *call,

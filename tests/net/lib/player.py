@@ -62,6 +62,7 @@ class Player(Reserver, threading.Thread):
         self.world, self.host, self.files, self.is_wire_bad = world, host, files, is_wire_bad
         self.random = random.Random(seed)
         self.state = 3
+        self.said_state = 0  # in the last LOCK that was granted: the server has stored it
         self.was_promised = False
         self.reclaimed_state = 0  # of the server: all is reclaimed that was held before
         self.waiting = None  # (key, exclusive, svid), while a grant may come
@@ -141,6 +142,7 @@ class Player(Reserver, threading.Thread):
             return
         if stat == nlm.S_GRANTED:
             self.was_promised = True
+            self.said_state = self.state
             with self.guard:
                 if key not in self.world.of(self):
                     self.world.take(self, key, exclusive, svid)
@@ -234,7 +236,8 @@ class Player(Reserver, threading.Thread):
         self.n["restarts"] += 1
 
     def repeat_notice(self):
-        """A replay: it may take nothing."""
+        """A replay: it may take nothing. It comes after a LOCK with its number: reservations have none, and a server
+        that was killed since cannot know that the notice had come before the host reserved anything."""
         self.notify()
         self.n["replays"] += 1
 
@@ -291,7 +294,7 @@ class Player(Reserver, threading.Thread):
         if dice < 0.02 or self.has_to_restart:
             self.restart()
             self.has_to_restart = False
-        elif dice < 0.03 and self.state > 3:
+        elif dice < 0.03 and self.said_state == self.state > 3:
             self.repeat_notice()
         elif dice < 0.4 and mine:
             key = self.random.choice(list(mine))

@@ -188,6 +188,15 @@ static void test_a_number_that_was_guessed_is_no_copy(void **state)
 	assert_true(hf_recovery_may_be_copy(w.recovery, a(), 3));
 }
 
+/* The server was killed after it had stored the lock, and before it had stored the number of its client. */
+static void test_the_number_of_a_stored_lock_may_be_a_copy(void **state)
+{
+	a()->sm_state = 0;
+	hf_client_note_stored_number(a(), 5);
+	assert_true(hf_recovery_may_be_copy(w.recovery, a(), 5));
+	assert_false(hf_recovery_may_be_copy(w.recovery, a(), 7));
+}
+
 /* A statd that was started too early gives the number before: the higher one is the client's all the same. */
 static void test_the_number_above_that_of_the_statd_may_be_a_copy(void **state)
 {
@@ -528,6 +537,7 @@ int main(void)
 		T(test_what_an_old_lock_takes_during_a_check_goes_with_the_life_before),
 		T(test_what_a_lock_takes_during_a_check_stays_if_nothing_says_that_it_is_old),
 		T(test_a_number_that_was_guessed_is_no_copy),
+		T(test_the_number_of_a_stored_lock_may_be_a_copy),
 		T(test_the_number_above_that_of_the_statd_may_be_a_copy),
 		T(test_what_is_taken_after_a_restart_has_its_number_whatever_is_checked),
 		T(test_no_other_clients_locks_go),
