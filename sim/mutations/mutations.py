@@ -382,11 +382,10 @@ FORGER_MUTATIONS = [
     ("replayed SM_NOTIFY accepted", f"{RECOVERY}/crash.c",
      "return !past || (!past->is_proven && supersedes(client, state));\n}\n\n"
      "bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)\n{\n"
-     "\tconst struct hf_client_past *past = find_past(recovery, client, state);\n\n"
-     "\treturn state == client->sm_state || (past && !was_guessed(client, past));",
+     "\tconst struct hf_client_past *past = find_past(recovery, client, state);\n\n",
      "return !past || state;\n}\n\n"
      "bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)\n{\n"
-     "\treturn state == client->sm_state;"),
+     "\tconst struct hf_client_past *past = NULL;\n\n"),
     ("a host that is back is judged by its silence before", f"{NSM}/doubt.c",
      "return hf_recovery_count_deaths(doubt->client) != doubt->n_deaths;", "return !doubt;"),
     ("after a restart a number that was forged is proven", f"{RECOVERY}/restart.c",
@@ -632,6 +631,10 @@ TEST_MUTATIONS = [
      "if (file->n_waiters && !comes_before_waiters(try))", "if (file->n_waiters && (!comes_before_waiters(try) || file))"),
     ("a copied answer from a client's grace cancels a GRANTED", f"{NLM}/granted.c", "&& !grant->was_told_by_msg;", "&& !grant;"),
     ("a SHARE during a check keeps what was reserved before", f"{NLM}/reservation.c", "if (may_mix_lives(op))", "if (!op && may_mix_lives(op))"),
+    ("a copy of a notice over TCP is believed", f"{NSM}/notify.c", "return !is_named || is_copy(notice, client) ||", "return !is_named ||"),
+    ("a client that only reserves has no number after a restart", f"{NLM}/caller.c",
+     "if (!hf_client_is_registered(client) && op->nlm->monitor)", "if (!op)"),
+    ("the number of a stored lock is no number of its client", f"{RECOVERY}/crash.c", "if (!client->sm_state && state ==", "if (!client && state =="),
 ]
 
 TESTS = {
@@ -657,4 +660,7 @@ TESTS = {
     "a waiter is in the way of a late reclaim": "unit/lock/test_acquire",
     "a copied answer from a client's grace cancels a GRANTED": "net/test_nlm_patience",
     "a SHARE during a check keeps what was reserved before": "unit/proto/nlm/test_reservation",
+    "a copy of a notice over TCP is believed": "net/test_trust_notices",
+    "a client that only reserves has no number after a restart": "net/test_recovery_tables",
+    "the number of a stored lock is no number of its client": "unit/recovery/test_crash",
 }
