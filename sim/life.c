@@ -8,7 +8,8 @@
 #define LOCKD_PORT 40000
 #define FIXED_PORT 4045 /* which an administrator chose: it says nothing of a restart */
 #define STATD_PORT 50000
-#define CALL_PORT  900 /* the source port of its calls */
+#define CALL_PORT  900   /* the source port of its calls; */
+#define USER_PORT  45000 /* of a host without a reserved port */
 
 #define LATE_STATDS 300 /* in a thousand: started before sm-notify has raised the number */
 
@@ -33,17 +34,33 @@ static void move_to(struct host *host, uint32_t slot)
 	host->slot = slot;
 	host->promised_in = 0;
 	world->by_slot[slot] = host;
-	host->addr =
-		(struct hf_addr){ .family = AF_INET, .port = CALL_PORT, .ip = { 10, 0, 0, (uint8_t)slot } };
+	host->addr = (struct hf_addr){ .family = AF_INET,
+				       .port = host->is_ordinary ? USER_PORT : CALL_PORT,
+				       .ip = { 10, 0, 0, (uint8_t)slot } };
+}
+
+static void put_id(const struct host *host, struct hf_bytes name, char id[96])
+{
+	char text[HF_ADDR_TEXT];
+
+	hf_addr_format(&host->addr, text, sizeof(text));
+	snprintf(id, 96, "nlm:%s:%.*s", text, (int)name.len, (const char *)name.data);
 }
 
 bool host_get_stored_state(const struct host *host, struct hf_bytes name, int32_t *statep)
 {
-	char id[96], text[HF_ADDR_TEXT];
+	char id[96];
 
-	hf_addr_format(&host->addr, text, sizeof(text));
-	snprintf(id, sizeof(id), "nlm:%s:%.*s", text, (int)name.len, (const char *)name.data);
+	put_id(host, name, id);
 	return disk_get_state_of(host->world, id, statep);
+}
+
+bool host_is_number_stored(const struct host *host)
+{
+	char id[96];
+
+	put_id(host, hf_bytes_of_str(host->name), id);
+	return disk_has_number(host->world, id, host->state);
 }
 
 bool host_is_known(const struct host *host)
@@ -249,6 +266,7 @@ void host_init(struct world *world, uint32_t index)
 	host->is_unmonitored = host->version != 1 && host->flavour != BSD && rng_chance(rng, 80);
 	host->uses_reservations = host->version != 1 && !host->is_unmonitored && rng_chance(rng, 250);
 	world->has_reservations |= host->uses_reservations;
+	ordinary_init(host);
 	if (!nat_join(host))
 		move_to(host, world->n_slots++);
 	pipe_init(host);

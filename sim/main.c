@@ -136,9 +136,9 @@ static void show_sum(const struct sim_counts *sum, double seconds)
 		       N(sum->takeovers), N(sum->moved), N(sum->halts), N(sum->node_cuts), N(sum->db_crashes),
 		       N(sum->promotions));
 	printf("  clients  crashed %llu times; %llu partitions; the store failed %llu times; %llu forged or "
-	       "replayed messages, %llu of a flood\n",
+	       "replayed messages, %llu of a flood; %llu notices sent again\n",
 	       N(sum->host_crashes), N(sum->partitions), N(sum->store_failures), N(sum->forgeries),
-	       N(sum->floods));
+	       N(sum->floods), N(sum->repeated));
 	printf("  network  %llu datagrams, %llu lost, %llu doubled\n", N(sum->datagrams), N(sum->lost),
 	       N(sum->doubled));
 	printf("  locks    %llu calls, %llu granted, %llu of them by call-back, %llu reclaimed; %llu could "

@@ -22,7 +22,8 @@ bool nat_join(struct host *host)
 	struct host *front = host->index ? &host->world->hosts[host->index - 1] : NULL;
 
 	if (!rng_chance(&host->rng, CHANCE) || host->world->options.has_tls || !front || front->gateway ||
-	    front->has_threads || strcmp(front->name, host->name) == 0)
+	    front->has_threads || front->is_ordinary || host->is_ordinary ||
+	    strcmp(front->name, host->name) == 0)
 		return false;
 	host->gateway = front;
 	host->is_shared = front->is_shared = true;

@@ -220,6 +220,8 @@ static void forge_at_home(struct world *world, const struct host *victim)
 	uint8_t message[MAX_MESSAGE];
 	struct hf_xdr_out out;
 
+	if (victim->is_ordinary)
+		return; /* that is what its own calls are */
 	from.port = USER_PORT;
 	to.port = SERVER_PORT;
 	hf_xdr_out_init(&out, message, sizeof(message));
@@ -250,12 +252,13 @@ bool rogue_is_false_number_stored(const struct host *host)
 }
 
 /* A host with two names may be two hosts behind one address, and only a connection shows which. A host whose
- * locks are not monitored is not checked. And a watcher on the server's host is told of it, too. */
+ * locks are not monitored is not checked, and one whose statd gives no number cannot deny. And a watcher on
+ * the server's host is told of it, too. */
 static bool is_plain(const struct world *world, const struct host *victim)
 {
 	return world->has_forger && !rogue_is_false_number_stored(victim) && !victim->is_shared &&
-	       !*victim->old_name && !victim->is_renaming && !victim->is_unmonitored &&
-	       !world->monitor.exists;
+	       !victim->is_secretive && !*victim->old_name && !victim->is_renaming &&
+	       !victim->is_unmonitored && !world->monitor.exists;
 }
 
 /* A node whose lease has just begun does not ask the host of a LOCK, which may have waited for as long as no

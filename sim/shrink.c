@@ -16,10 +16,11 @@ static const struct {
 	const char *name;
 	uint32_t bit;
 } omissions[] = {
-	{ "loss", OMIT_LOSS },   { "doubles", OMIT_DOUBLES },     { "delays", OMIT_DELAYS },
-	{ "rogue", OMIT_ROGUE }, { "slow-disk", OMIT_SLOW_DISK }, { "latency", OMIT_LATENCY },
-	{ "pipes", OMIT_PIPES }, { "files", OMIT_FILES },         { "parts", OMIT_PARTS },
-	{ "fates", OMIT_FATES }, { "patience", OMIT_PATIENCE },   { "flood", OMIT_FLOOD },
+	{ "loss", OMIT_LOSS },         { "doubles", OMIT_DOUBLES },     { "delays", OMIT_DELAYS },
+	{ "rogue", OMIT_ROGUE },       { "slow-disk", OMIT_SLOW_DISK }, { "latency", OMIT_LATENCY },
+	{ "pipes", OMIT_PIPES },       { "files", OMIT_FILES },         { "parts", OMIT_PARTS },
+	{ "fates", OMIT_FATES },       { "patience", OMIT_PATIENCE },   { "flood", OMIT_FLOOD },
+	{ "ordinary", OMIT_ORDINARY },
 };
 
 /* The list, both ways */

@@ -32,6 +32,7 @@
  *	reservation.c  programs that reserve files, as DOS does
  *	monitor.c   a lock manager on the server's host that has it watch others
  *	nat.c       two hosts behind one address
+ *	ordinary.c  hosts that call from an ordinary port, and repeat their notices
  *	rogue.c     a forger of single messages
  *	session.c   TLS connections: which hosts have one, and until when
  *	identity.c  which files demand TLS, and what must be true of calls beside it
@@ -100,7 +101,8 @@ enum {
 	OMIT_FATES = 1 << 9,
 	OMIT_PATIENCE = 1 << 10,
 	OMIT_FLOOD = 1 << 11,
-	OMIT_HOST_0 = 1 << 12, /* and so on for the others */
+	OMIT_ORDINARY = 1 << 12,
+	OMIT_HOST_0 = 1 << 13, /* and so on for the others */
 };
 
 struct sim_options {
@@ -135,6 +137,7 @@ struct sim_counts {
 	uint64_t datagrams, lost, doubled;
 	uint64_t forgeries; /* of the rogue */
 	uint64_t floods;    /* messages of the flood */
+	uint64_t repeated;  /* notices that a host sent again */
 	uint64_t forfeits;  /* locks that a client could not reclaim in time */
 	uint64_t stale_grants;
 	uint64_t questions; /* about files */
@@ -671,6 +674,9 @@ struct host {
 	struct host *gateway; /* the host whose address it has: it cannot be called; NULL: its own address */
 	bool is_shared;       /* another host has its address, too */
 	bool is_secretive;    /* its statd gives no number */
+	bool is_ordinary;     /* it calls from an ordinary port, over TCP */
+	struct rng ordinary_rng;
+	struct hf_timer repeat_timer;
 	bool uses_reservations;
 	bool has_threads;   /* its second program is a thread of the first */
 	bool pipelines;     /* it does not always wait for a reply before it calls again */
@@ -1032,6 +1038,7 @@ bool disk_has_waiter(const struct disk_view *view, const struct hf_lock_view *wa
 bool disk_has_client(const struct world *world, const char *id);
 bool disk_get_state_of(const struct world *world, const char *id,
 		       int32_t *statep); /* false: unknown; 0: not proven */
+bool disk_has_number(const struct world *world, const char *id, int32_t state); /* proven or not */
 /* What the disk has of this owner, by unit, after a crash of the promised kind. */
 void disk_read_locks(const struct world *world, const struct disk_view *view, const struct host *host,
 		     uint32_t svid, uint8_t has[MAX_FILES][N_UNITS]);
@@ -1182,6 +1189,7 @@ void host_connected(struct host *host);
 void host_disconnected(struct host *host, struct conn *conn);
 void host_announce(struct host *host);       /* says that it was restarted */
 bool host_is_known(const struct host *host); /* the server has stored it, by its name */
+bool host_is_number_stored(const struct host *host);
 bool host_get_stored_state(const struct host *host, struct hf_bytes name, int32_t *statep);
 
 /* TALK (talk.c) */
@@ -1254,6 +1262,9 @@ void part_init(struct host *host);
 void part_proc_init(struct proc *proc);
 bool part_act(struct proc *proc); /* false: not now */
 void part_narrow(struct rng *rng, struct span *span);
+
+/* ORDINARY PORTS (ordinary.c) */
+void ordinary_init(struct host *host);
 
 /* PATIENCE (patience.c) */
 void patience_init(struct host *host);

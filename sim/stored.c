@@ -54,6 +54,13 @@ bool disk_get_state_of(const struct world *world, const char *id, int32_t *state
 	return true;
 }
 
+bool disk_has_number(const struct world *world, const char *id, int32_t state)
+{
+	struct hf_store_client client;
+
+	return find_client(world, id, &client) && client.sm_state == state;
+}
+
 const struct disk_view *disk_promised(const struct world *world)
 {
 	return world->server->durability == HF_STORE_MACHINE ? &world->disk.synced : &world->disk.cached;

@@ -265,6 +265,12 @@ void host_disconnected(struct host *host, struct conn *conn)
 		note_unsent(host);
 }
 
+/* The server knows of the restart, and need not answer. */
+static bool is_repeated(const struct call *call)
+{
+	return call->kind == CALL_NOTIFY && !call->host->n_evidence;
+}
+
 /* UDP: send again. TCP: the other end may be lost without a word; a new connection tells. */
 static void on_timer(struct hf_timer *timer)
 {
@@ -273,7 +279,7 @@ static void on_timer(struct hf_timer *timer)
 	struct conn *conn = host->conn;
 
 	call->tries++;
-	if (call->kind == CALL_RES && call->tries > 3) {
+	if ((call->kind == CALL_RES || is_repeated(call)) && call->tries > 3) {
 		talk_drop(call);
 		return;
 	}
@@ -299,8 +305,8 @@ static struct call *call_new(struct host *host, struct proc *proc, enum call_kin
 	call->made_at = world->now;
 	call->server_state = host->server_state;
 	call->server_life = world->server->life;
-	/* sm-notify knows UDP only. */
-	call->by_tcp = host->flavour == LINUX_TCP && kind != CALL_NOTIFY;
+	/* sm-notify of Linux knows UDP only. */
+	call->by_tcp = host->flavour == LINUX_TCP && (kind != CALL_NOTIFY || host->is_ordinary);
 	world_timer(world, &call->timer, on_timer);
 	hf_list_push_back(&host->calls, &call->link);
 	if (proc && kind != CALL_RECLAIM && kind != CALL_RESHARE) /* those belong to the host */

@@ -375,6 +375,7 @@ MUTATIONS = [
      "if (client && watches(client, mon.mon_name))\n\t\t\thf_client_unregister(client);", ""),
     ("the call-back has another state number", f"{NSM}/callback.c",
      "callback->state = state;\n\thf_timer_init", "callback->state = state - 1;\n\thf_timer_init"),
+    ("a copy of a notice over TCP is believed", f"{NSM}/notify.c", "return !is_named || is_copy(notice, client) ||", "return !is_named ||"),
 ]
 
 # With --forgers: few schedules of the usual world find them.
@@ -631,7 +632,6 @@ TEST_MUTATIONS = [
      "if (file->n_waiters && !comes_before_waiters(try))", "if (file->n_waiters && (!comes_before_waiters(try) || file))"),
     ("a copied answer from a client's grace cancels a GRANTED", f"{NLM}/granted.c", "&& !grant->was_told_by_msg;", "&& !grant;"),
     ("a SHARE during a check keeps what was reserved before", f"{NLM}/reservation.c", "if (may_mix_lives(op))", "if (!op && may_mix_lives(op))"),
-    ("a copy of a notice over TCP is believed", f"{NSM}/notify.c", "return !is_named || is_copy(notice, client) ||", "return !is_named ||"),
     ("a client that only reserves has no number after a restart", f"{NLM}/caller.c",
      "if (!hf_client_is_registered(client) && op->nlm->monitor)", "if (!op)"),
     ("the number of a stored lock is no number of its client", f"{RECOVERY}/crash.c", "if (!client->sm_state && state ==", "if (!client && state =="),
@@ -660,7 +660,6 @@ TESTS = {
     "a waiter is in the way of a late reclaim": "unit/lock/test_acquire",
     "a copied answer from a client's grace cancels a GRANTED": "net/test_nlm_patience",
     "a SHARE during a check keeps what was reserved before": "unit/proto/nlm/test_reservation",
-    "a copy of a notice over TCP is believed": "net/test_trust_notices",
     "a client that only reserves has no number after a restart": "net/test_recovery_tables",
     "the number of a stored lock is no number of its client": "unit/recovery/test_crash",
 }
