@@ -235,6 +235,7 @@ static void set_state(struct hf_recovery *recovery, struct hf_client *client, in
 	}
 	client->sm_state = state;
 	client->is_state_proven = true;
+	client->is_restart_shown = false;
 }
 
 static void become(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
@@ -396,7 +397,7 @@ bool hf_recovery_is_news(struct hf_recovery *recovery, const struct hf_client *c
 {
 	const struct hf_client_past *past = find_past(recovery, client, state);
 
-	int32_t known = hf_client_proven_state(client);
+	int32_t known = client->is_restart_shown ? client->sm_state : hf_client_proven_state(client);
 
 	if (state == 0 || state == known)
 		return false;
@@ -444,6 +445,18 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 	hf_phase_look(recovery);
 }
 
+/* The client does not say which number it has now. What it takes next must not have that of the life that is
+ * over: its next LOCK would look like a restart. */
+static void forget_state(struct hf_recovery *recovery, struct hf_client *client)
+{
+	if (!client->sm_state)
+		return;
+	set_state(recovery, client, 0);
+	client->is_state_proven = false;
+	client->lock_state = 0;
+	store_state(client);
+}
+
 void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
 	bool is_newer = supersedes(client, state);
@@ -460,6 +473,8 @@ void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *cl
 	hf_recovery_client_died(recovery, client, "free_all");
 	if (is_known)
 		settle(recovery, client);
+	else if (state == 0)
+		forget_state(recovery, client);
 	hf_client_unref(client);
 }
 
@@ -487,6 +502,10 @@ void hf_recovery_client_was_freed(struct hf_recovery *recovery, struct hf_client
  * restart, whatever number it carries. */
 static void correct(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
+	/* The statd was started too early, and gives the number before. */
+	if (client->is_restart_shown && hf_client_is_newer(client->sm_state, state) &&
+	    !is_far_above(client->sm_state, state))
+		return;
 	set_state(recovery, client, state);
 	store_state(client);
 }

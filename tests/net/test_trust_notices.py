@@ -25,7 +25,7 @@ from forger import forged
 from nsm import SUCC, Host
 from play import main
 from rpc import UdpCaller, auth_sys, call_message, exchange, record
-from until import lapse
+from until import comes, lapse
 
 TCP_REPAIR = 19
 FIXED = 4045  # below the ports that a system chooses
@@ -39,7 +39,20 @@ def free_all(name, state):
     return call_message(nlm.PROGRAM, 4, nlm.FREE_ALL, nlm.Lock(name=name, state=state).args(nlm.FREE_ALL))
 
 
-class Notices(Asked):
+class Reserving:
+    """Beside an Asked: what a client took by calls without a number."""
+
+    def reserve(self, host, **how):
+        """A conflict with what @host has reserved now."""
+        fh = os.urandom(20)
+        self.assertEqual(host.share(host.lock_of(fh, svid=5, access=2, deny=1), **how), nlm.S_GRANTED)
+        return self.b.lock_of(fh, svid=6, access=2, deny=2)
+
+    def assert_reserved(self, conflict):
+        self.assertEqual(self.b.share(conflict), nlm.S_DENIED)
+
+
+class Notices(Reserving, Asked):
     settings = (*Asked.settings, "recovery.max_clients=40")
 
     def setUp(self):
@@ -215,6 +228,27 @@ class Notices(Asked):
 
     # A statd that was started before sm-notify has raised the number
 
+    def test_statd_that_was_late_is_restarted_alone(self):
+        """The number in the locks of a life rises. The restart that it tells of is known already."""
+        for host, reserved in ((self.a, False), (self.c, True)):
+            old = self.lock_of(host, state=5, fh=os.urandom(20))
+            self.assert_granted(host, old, reserved=reserved)
+            comes(host.asked.matching, LOOK)
+            self.reboot(host, statd_is_late=True)
+            self.notify(host)
+            self.assert_free(old)
+            lock = old.but(fh=os.urandom(20))
+            self.assert_granted(host, lock, reserved=reserved)
+            host.asked.wait()
+            host.nsm(nsm.NULL, transport="tcp")
+            host.state = self.next_state
+            new = lock.but(fh=os.urandom(20), state=self.next_state)
+            self.assert_granted(host, new, reserved=reserved)
+            self.notify(host)  # a copy
+            for kept in (lock, new):
+                self.assert_held(kept, by=kept.svid)
+            self.next_state = 5
+
     def test_h3_statd_is_late_and_the_old_connection_is_dead(self):
         lock = self.hold(self.a)
         self.reboot(self.a, statd_is_late=True)
@@ -283,6 +317,62 @@ class Notices(Asked):
             host.notify(7, transport="tcp")  # and now it was restarted
             self.assertEqual(self.b.share(conflict), nlm.S_GRANTED)
             self.assert_free(lock)
+
+    # What a client took by calls without a number
+
+    def test_first_notice_with_the_number_that_the_statd_gave(self):
+        for host, reserved in ((self.a, False), (self.c, True)):
+            host.state = 7
+            conflict = self.reserve(host, reserved=reserved)
+            host.asked.wait()
+            host.nsm(nsm.NULL, transport="tcp")
+            host.notify(7, transport="tcp", reserved=reserved)
+            self.assert_reserved(conflict)
+
+    def test_notices_under_the_long_name_and_the_short_one(self):
+        """sm-notify sends both. The host reserves a file in between."""
+        self.a.state = None
+        for host, transport in ((self.a, "tcp"), (self.c, "udp")):
+            host.state = None
+            host.notify(7, name=host.name.upper() + ".example.org", transport=transport)
+            conflict = self.reserve(host)
+            host.notify(7, transport=transport)
+            self.assert_reserved(conflict)
+
+    def test_copy_over_tcp_from_a_host_without_rpcbind_is_answered(self):
+        """Nothing is released, and its sender need not repeat it."""
+        self.a.has_silent_portmap = True
+        self.addCleanup(setattr, self.a, "has_silent_portmap", False)
+        lock = self.lock_of(self.a, state=7)
+        self.assert_granted(self.a, lock)
+        self.a.notify(7, transport="tcp", timeout=2 * LOOK)
+        self.assert_held(lock, by=lock.svid)
+
+    def test_free_all_without_a_number(self):
+        """What the client takes next is of its next life, whose number its next LOCK says."""
+        for host, reserved in ((self.a, False), (self.c, True)):
+            lock = self.lock_of(host, state=5, fh=os.urandom(20))
+            self.assert_granted(host, lock, reserved=reserved)
+            host.asked.wait()
+            host.drop_callers()
+            host.start_lockd()
+            host.state = 7
+            host.free_all(reserved=reserved)
+            self.assert_free(lock)
+            conflict = self.reserve(host, reserved=reserved)
+            self.assert_granted(host, self.lock_of(host, state=7, fh=os.urandom(20)), reserved=reserved)
+            self.assert_reserved(conflict)
+
+    def test_lock_right_behind_a_share(self):
+        """The server has not heard the statd yet, and asks it once more. The lock has its number all the same."""
+        self.a.state, self.a.portmap_delay = 7, 0.3
+        self.addCleanup(setattr, self.a, "portmap_delay", 0)
+        conflict = self.reserve(self.a)
+        lock = self.lock_of(self.a, state=7)
+        self.assert_granted(self.a, lock)
+        self.a.notify(7, transport="tcp")
+        self.assert_held(lock, by=lock.svid)
+        self.assert_reserved(conflict)
 
     # Who does not answer
 
@@ -393,6 +483,35 @@ class Notices(Asked):
         self.a.nsm(nsm.UNMON, nsm.mon_args("server", self.a.name, Host.PROGRAM, 7))
         self.a.port_of = port
         self.assertIn("is refused", self.log)
+
+
+class Evicted(Reserving, Asked):
+    """A client that has nothing leaves for others at its address. It comes back, and nothing has proved its number."""
+
+    settings = (*Asked.settings, "recovery.max_clients=4", "recovery.max_clients_per_address=2")
+
+    def play(self, transport, says):
+        self.a.state = None
+        lock = self.lock_of(self.a, state=says)
+        self.assert_granted(self.a, lock)
+        self.a.notify(7, transport=transport)
+        self.a.unlock(lock)
+        others = [self.lock_of(self.a, name=f"other{i}", fh=os.urandom(20)) for i in range(2)]
+        for other in others:
+            self.until(lambda other=other: self.a.lock(other), "it has a place", passes=lambda stat: stat == nlm.S_GRANTED)
+        self.a.unlock(others[0])
+        conflict = self.reserve(self.a)
+        self.a.notify(7, transport=transport)
+        self.assert_reserved(conflict)
+
+    def test_locks_said_it_and_the_copy_comes_over_tcp(self):
+        self.play("tcp", 7)
+
+    def test_locks_said_it_and_the_copy_comes_over_udp(self):
+        self.play("udp", 7)
+
+    def test_a_notice_said_it_and_nothing_denied_it(self):
+        self.play("udp", 5)
 
 
 if __name__ == "__main__":

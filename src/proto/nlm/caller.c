@@ -165,8 +165,6 @@ static HF_NOINLINE enum hf_nlm_stat note_local(struct hf_nlm_op *op)
 		return HF_NLM_GRANTED_STAT;
 	if (hf_client_use(client, local, is_certain) < 0)
 		return HF_NLM_DENIED_NOLOCKS;
-	if (!hf_client_is_registered(client) && op->nlm->monitor)
-		hf_nsm_take_early_number(op->nlm->monitor, client);
 	return hf_client_register(client) == HF_CLIENT_OK ? HF_NLM_GRANTED_STAT : HF_NLM_DENIED_NOLOCKS;
 }
 

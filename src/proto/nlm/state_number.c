@@ -49,12 +49,15 @@ static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enu
 
 	op->checking.verdict = verdict;
 	op->is_number_checked = true;
-	if (verdict == HF_NSM_BELIEVED)
+	if (verdict == HF_NSM_BELIEVED) {
 		hf_recovery_client_state(op->nlm->options.recovery, client, op->args.state);
-	else
+	} else if (hf_nsm_sight_says(client, op->args.state)) {
+		hf_recovery_client_began(op->nlm->options.recovery, client, op->args.state);
+	} else {
 		refuse_number(op, client);
-	if (verdict == HF_NSM_DENIED)
-		drop_number(op);
+		if (verdict == HF_NSM_DENIED)
+			drop_number(op);
+	}
 	hf_nlm_op_resume(op);
 }
 

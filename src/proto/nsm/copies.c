@@ -3,8 +3,8 @@
  * arrive when its sender has taken locks again. Such a copy must release nothing.
  *
  *	early      a notice that came while no registered client had that name and address. It is
- *	           remembered by (address, hash of the name, number): another name makes another
- *	           notice.
+ *	           remembered by (address, hash of the host's name, number): another host makes
+ *	           another notice.
  *	departed   a number that a client certainly had, and the client is not registered any more.
  *	           A host never has one number twice. So a notice with a number that its host had
  *	           before the client took what it has now is a copy, and no exchange is needed to
@@ -14,11 +14,23 @@
  * loopback are not remembered: any user of this host can send one, and it must not weaken a later
  * notice of the superuser.
  */
+#include <ctype.h>
+
 #include "proto/nsm/internal.h"
 
+/* Of the first part alone: a host sends one notice under its long name, and one under its short one. Two
+ * hosts whose names begin alike are not behind one address, and if they are, a notice is only checked in
+ * vain. */
 static uint64_t hash_name(const struct hf_nsm *nsm, struct hf_bytes name)
 {
-	return hf_siphash(&nsm->key, name.data, name.len);
+	uint8_t part[64];
+	size_t len = 0;
+
+	while (len < sizeof(part) && len < name.len && name.data[len] != '.') {
+		part[len] = (uint8_t)tolower(name.data[len]);
+		len++;
+	}
+	return hf_siphash(&nsm->key, part, len);
 }
 
 /* Early notices */
@@ -67,18 +79,6 @@ void hf_nsm_note_early(struct hf_nsm *nsm, const struct hf_addr *peer, struct hf
 	};
 }
 
-/* The store keeps the number: the next run has no ring with early notices. Nothing proves it, so a copy of
- * the notice is checked. */
-void hf_nsm_take_early_number(struct hf_nsm *nsm, struct hf_client *client)
-{
-	const struct hf_nsm_early *early = find_early(nsm, &client->address, hf_client_name(client), 0);
-
-	if (!early || client->sm_state || client->doubted_state)
-		return;
-	hf_recovery_client_state(nsm->options.recovery, client, early->state);
-	hf_recovery_client_proves(client, false);
-}
-
 /* Clients that left */
 
 static void note_number(struct hf_nsm *nsm, const struct hf_client *client, int32_t state)
@@ -99,6 +99,8 @@ void hf_nsm_note_departed(struct hf_nsm *nsm, const struct hf_client *client)
 		return;
 	if (state)
 		note_number(nsm, client, state);
+	else if (client->sm_state) /* a notice with it may be a copy, and is checked */
+		hf_nsm_note_early(nsm, &client->address, hf_client_name(client), client->sm_state);
 	for (size_t i = 0; i < HF_CLIENT_PAST; i++) {
 		const struct hf_client_past *past = &client->past[i];
 

@@ -45,8 +45,9 @@
  *	                                 otherwise DENIED
  *	its host has not shown its key   BELIEVED only if the statd gives this number; else UNSURE
  *	it may be a copy                 BELIEVED only by an answer that tells two lives apart. A silent
- *	                                 host: UNSURE; no statd, or no number from before: DENIED; for
- *	                                 lack of a denial: UNSURE
+ *	                                 host: UNSURE, or DENIED if the client's own system sent it; no
+ *	                                 statd, or no number from before: DENIED; for lack of a denial:
+ *	                                 UNSURE
  *
  * UNSURE: no reply, so the sender repeats the notice. DENIED: a reply, and nothing is released.
  *
@@ -89,6 +90,7 @@ struct hf_nsm_doubt {
 	bool was_news;     /* when the first notice came, its number was new */
 	bool is_untold;    /* the ports of a shared address do not tell: the notice is believed for lack of a
 			      denial */
+	bool is_shown;     /* ports or connections show that the host was restarted */
 	uint64_t n_deaths; /* of the client, at that time */
 	struct hf_rpc_call *call;
 	uint64_t deadline;
@@ -186,8 +188,10 @@ static enum hf_nsm_verdict judge_ports(struct hf_nsm_doubt *doubt)
 
 	if (!before)
 		return judge_number(doubt);
-	if (now->is_lockd_known && has_moved(before->lockd_port, now->lockd_port))
+	if (now->is_lockd_known && has_moved(before->lockd_port, now->lockd_port)) {
+		doubt->is_shown = true;
 		return HF_NSM_BELIEVED;
+	}
 	company = company_of(doubt->client);
 	doubt->is_untold = company == SHARED;
 	if (doubt->is_untold)
@@ -198,7 +202,8 @@ static enum hf_nsm_verdict judge_ports(struct hf_nsm_doubt *doubt)
 	if (now->is_lockd_known && before->lockd_port >= FIRST_CHOSEN_PORT)
 		return HF_NSM_DENIED;
 	/* A lock manager with a configured port has it after every start. The port of its statd may tell. */
-	return has_moved(before->statd_port, now->statd_port) ? HF_NSM_BELIEVED : HF_NSM_UNSURE;
+	doubt->is_shown = has_moved(before->statd_port, now->statd_port);
+	return doubt->is_shown ? HF_NSM_BELIEVED : HF_NSM_UNSURE;
 }
 
 /* Other evidence released the client's locks while its host was asked. What the host did not say before that,
@@ -254,7 +259,8 @@ static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf
 	if (!asker->is_copy)
 		return verdict;
 	if (evidence->statd != HF_NSM_STATD_ANSWERS)
-		return evidence->statd == HF_NSM_STATD_SILENT ? HF_NSM_UNSURE : HF_NSM_DENIED;
+		return evidence->statd == HF_NSM_STATD_SILENT && !asker->is_sure ? HF_NSM_UNSURE
+										 : HF_NSM_DENIED;
 	/* Nothing tells which number the statd gave when the first copy came. A copy is more likely than a
 	 * forger that guessed the number; the next LOCK with the new number would show that. If an older
 	 * number is proven, a forger guessed: the host came to this one after the first copy. If the client
@@ -283,6 +289,7 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	struct hf_nsm *nsm = doubt->nsm;
 	bool is_news = hf_recovery_is_news(doubt->nsm->options.recovery, client, doubt->state);
 	int32_t state = doubt->state;
+	bool is_shown = doubt->is_shown;
 	struct hf_list askers = HF_LIST_INIT(askers);
 	bool is_told = says_new(doubt) || hf_client_has_nothing(client);
 	struct evidence evidence = {
@@ -316,8 +323,10 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	 * believed, or waits, a forger may have guessed the number, and what the client holds is of the life
 	 * before. */
 	if (verdict == HF_NSM_BELIEVED && is_news && client->sm_state == state &&
-	    !hf_nsm_awaits_proof(nsm, client))
+	    !hf_nsm_awaits_proof(nsm, client)) {
 		hf_recovery_client_proves(client, evidence.is_said);
+		client->is_restart_shown = is_shown;
+	}
 	hf_client_unref(client);
 }
 
@@ -334,8 +343,10 @@ static void on_pulse(void *user, enum hf_rpc_pulse pulse)
 	}
 	/* A killed program resets a connection of its own while its host lives on. But then the lock manager
 	 * of that host still has its port, and judge_ports() has denied the notice. */
-	if (pulse == HF_RPC_PULSE_DEAD && verdict == HF_NSM_UNSURE)
+	if (pulse == HF_RPC_PULSE_DEAD && verdict == HF_NSM_UNSURE) {
+		doubt->is_shown = true;
 		verdict = HF_NSM_BELIEVED;
+	}
 	decide(doubt, verdict);
 }
 

@@ -95,6 +95,7 @@ static void suspect(struct notice *notice, struct hf_client *client, bool is_nam
 	/* The name is not the client's. It may be that of another host behind the same address. */
 	suspect->asker.wants_confirmation = !is_named;
 	suspect->asker.is_copy = was_early(notice) || is_copy(notice, client);
+	suspect->asker.is_sure = is_named && hf_nsm_is_trusted(notice->nsm, notice->call, client);
 	suspect->asker.is_unproven = !hf_nsm_has_proof(notice->nsm, notice->call, client);
 	hf_list_push_back(&notice->suspects, &suspect->link);
 }
@@ -102,15 +103,16 @@ static void suspect(struct notice *notice, struct hf_client *client, bool is_nam
 /* A notice with an old number releases nothing, so it needs no check. A client without locks is checked all
  * the same: a forged number would make its next true notice look like a repetition. If the LOCKs of the
  * client said the number already, and nothing proves it, the notice is a copy, or a forger guessed the
- * number: no connection tells which. What the client took by calls without a number is at stake. */
+ * number: no connection tells which. Nor does one tell if the statd gave the number when the client took its
+ * first lock. What the client took by calls without a number is at stake. */
 static bool is_to_be_checked(struct notice *notice, struct hf_client *client, bool is_named)
 {
 	struct hf_nsm *nsm = notice->nsm;
 
 	if (!hf_recovery_is_news(nsm->options.recovery, client, notice->state) || notice->is_superuser)
 		return false;
-	return !is_named || is_copy(notice, client) || !hf_nsm_is_trusted(nsm, notice->call, client) ||
-	       !hf_nsm_has_proof(nsm, notice->call, client);
+	return !is_named || is_copy(notice, client) || hf_nsm_sight_says(client, notice->state) ||
+	       !hf_nsm_is_trusted(nsm, notice->call, client) || !hf_nsm_has_proof(nsm, notice->call, client);
 }
 
 /* The notice is about this client: it has the client's name, or no other client is at the address. */

@@ -166,6 +166,7 @@ struct hf_nsm_asker {
 	bool wants_confirmation; /* believe it only if the statd gives this number, and gave another one
 				    before */
 	bool is_copy;     /* the notice may be a copy: believe it by the host's answer, not by its silence */
+	bool is_sure;     /* the client's own system sent it: a copy that is not believed is answered */
 	bool is_unproven; /* the host has not shown the client's key: believe it only if its statd gives this
 			     number */
 	bool is_lock;     /* a LOCK, which is no evidence if it brings the first number of the client */
@@ -199,9 +200,6 @@ bool hf_nsm_sight_says(const struct hf_client *client, int32_t state);
 /* Counts a notice that was not believed, and logs it, once for each source. */
 void hf_nsm_note_denied(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_bytes name, int32_t state,
 			bool is_sure);
-/* The client is about to be registered. If its calls have had no state number, it gets that of a notice that
- * came from its host before. */
-void hf_nsm_take_early_number(struct hf_nsm *nsm, struct hf_client *client);
 /* The client takes a lock by @call, which has the state number @said. @is_first: it is the client's first
  * lock, else one that it reclaims. */
 HF_NOINLINE void hf_nsm_client_begins(struct hf_nsm *nsm, struct hf_client *client, struct hf_rpc_call *call,
