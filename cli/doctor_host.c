@@ -18,15 +18,17 @@ static const struct cli_question questions_asked[] = {
 	  "start rpcbind there; open TCP 111" },
 	{ "statd", 100024, 1, 0, HF_RPC_UDP_ONLY,
 	  "it does not learn of a restart of the server, and loses its locks when grace ends",
-	  "start rpc.statd there; let our UDP to its port in (statd -p fixes the port)" },
+	  "start rpc.statd there; let the server's UDP to its port in (statd -p fixes the port)" },
 	{ "statd", 100024, 1, 0, HF_RPC_TCP_ONLY,
 	  "it does not learn of a restart of the server if UDP does not reach it", "start rpc.statd there" },
 	{ "lockd", 100021, 4, 0, HF_RPC_UDP_ONLY,
 	  "a waiter there does not learn over UDP that it has its lock; it asks again every 30 seconds",
-	  "mount an NFS file system there, which starts lockd; fix its port (nlm_udpport) and let us in" },
+	  "mount an NFS file system there, which starts lockd; fix its port (nlm_udpport) and let the server "
+	  "in" },
 	{ "lockd", 100021, 4, 0, HF_RPC_TCP_ONLY,
 	  "a waiter there does not learn that it has its lock; it asks again every 30 seconds",
-	  "mount an NFS file system there, which starts lockd; fix its port (nlm_tcpport) and let us in" },
+	  "mount an NFS file system there, which starts lockd; fix its port (nlm_tcpport) and let the server "
+	  "in" },
 };
 
 static bool resolve(const char *host, struct hf_addr *addr)

@@ -277,7 +277,7 @@ static bool is_back(const struct world *world, const struct host *host, uint64_t
 static bool is_notice(const char *reason)
 {
 	return strcmp(reason, "operator") != 0 && strcmp(reason, "its recovery window is over") != 0 &&
-	       strcmp(reason, "it could not be told of our restart") != 0;
+	       strcmp(reason, "it could not be told of the server's restart") != 0;
 }
 
 void identity_check_cleanup(struct world *world, const struct hf_recovery_event *event)

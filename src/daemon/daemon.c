@@ -55,7 +55,8 @@
 #define ERROR_SIZE  512
 #define DRAIN_NS    HF_NS_PER_S /* for calls under way when the server stops */
 
-static_assert(HF_CONFIG_MAX_ITEMS <= HF_PORTMAP_MAX_LISTEN, "the port mapper is where we are");
+static_assert(HF_CONFIG_MAX_ITEMS <= HF_PORTMAP_MAX_LISTEN,
+	      "the port mapper has all addresses of the server");
 
 struct daemon {
 	struct hf_config *config; /* as at the start */
@@ -228,7 +229,7 @@ static void begin_to_serve(struct daemon *d)
 {
 	d->result = hf_recovery_start(d->recovery);
 	if (d->result < 0) {
-		hf_log_error("cannot tell the clients of our restart", "error=%s", strerror(-d->result));
+		hf_log_error("cannot tell the clients of the restart", "error=%s", strerror(-d->result));
 		begin_stop(d);
 		return;
 	}

@@ -181,7 +181,7 @@ void hf_crash_release_silent(struct hf_recovery *recovery, struct hf_client *cli
  * loses no lock is only unreachable: nothing was cleaned up, and nothing says that it crashed. */
 void hf_crash_release_reclaimable(struct hf_recovery *recovery, struct hf_client *client)
 {
-	const char *reason = "it could not be told of our restart";
+	const char *reason = "it could not be told of the server's restart";
 	struct holdings gone = { .n_locks = client->locking.n_locks };
 
 	hf_lock_client_release_reclaimable(recovery->locks, &client->locking);
@@ -550,7 +550,7 @@ bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client 
 		return false;
 	hf_client_ref(client);
 	become(recovery, client, state);
-	purge_older(recovery, client, state, "it told us of its restart");
+	purge_older(recovery, client, state, "it told the server of its restart");
 	hf_client_unref(client);
 	return true;
 }

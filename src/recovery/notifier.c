@@ -99,9 +99,9 @@ static void leave_wave(struct hf_notice *notice, bool was_told)
 	if (--notifier->n_wave_left || hf_phase_is_over(notice->recovery))
 		return; /* no report of a wave that was cut off */
 	hf_log_at(notifier->n_wave_failed ? HF_LOG_WARN : HF_LOG_INFO,
-		  notifier->n_wave_failed ? "clients told of our restart; the unreachable ones lose "
+		  notifier->n_wave_failed ? "clients told of the server's restart; the unreachable ones lose "
 					    "their locks and are tried again"
-					  : "clients told of our restart",
+					  : "clients told of the server's restart",
 		  "told=%zu failed=%zu ms=%llu state=%d", notifier->n_wave_told, notifier->n_wave_failed,
 		  (unsigned long long)((hf_loop_now(notice->recovery->loop) - notifier->wave_began) /
 				       HF_NS_PER_MS),
@@ -151,7 +151,8 @@ static void rest(struct hf_notice *notice)
 
 	if (now >= notice->give_up ||
 	    hf_timer_start(&notice->timer, HF_MIN(notice->gap, notice->give_up - now)) < 0) {
-		hf_log_debug("client not told of our restart: giving up", "client=%s", notice->client->id);
+		hf_log_debug("client not told of the server's restart: giving up", "client=%s",
+			     notice->client->id);
 		notice_free(notice);
 		return;
 	}
@@ -171,7 +172,7 @@ static void not_told(struct hf_notice *notice, const char *why_not)
 	struct hf_client *client = notice->client;
 	bool is_reached = hf_client_is_reached(client, notice->state);
 
-	hf_log_debug("client could not be told of our restart", "client=%s why=\"%s\"", client->id,
+	hf_log_debug("client could not be told of the server's restart", "client=%s why=\"%s\"", client->id,
 		     why_not ? why_not : "");
 	note_failed(notice, true);
 	if (!was_seen(recovery, client) && client->status != HF_CLIENT_CRASHED) {

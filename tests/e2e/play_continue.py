@@ -22,7 +22,7 @@ class Continue(Play):
         log = self.server.daemon.log
         last = log[log.rindex("stored clients and locks loaded") :]
         self.assertIn("going on where the last run ended", last)
-        self.assertNotIn("clients told of our restart", last)
+        self.assertNotIn("clients told of the server's restart", last)
         self.assertFalse(self.server.status["grace"]["active"])
 
     def test_held_locks_are_held(self):

@@ -81,7 +81,7 @@ class LinkLocal(Recovering):
         self.network.server.batch([f"link del {LINK}"])
         self.log_restarted = len(self.daemon.log)
         self.daemon.start()
-        self.until_all_are_told("told of our restart; the unreachable ones")
+        self.until_all_are_told("told of the server's restart; the unreachable ones")
         self.assertEqual(self.ids(), [f"nlm:{THERE}%{LINK}:{self.a.name}"])
         self.assertNotIn("cannot be true", self.log)
 

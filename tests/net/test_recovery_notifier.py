@@ -13,9 +13,9 @@ import nlm
 from play import main
 from recovering import Recovering
 
-GIVEN_UP = "client not told of our restart: giving up"
-NOT_TOLD = "client could not be told of our restart"
-WAVE = re.compile(r"clients told of our restart.* told=(\d+) failed=(\d+) ms=(\d+)")
+GIVEN_UP = "client not told of the server's restart: giving up"
+NOT_TOLD = "client could not be told of the server's restart"
+WAVE = re.compile(r"clients told of the server's restart.* told=(\d+) failed=(\d+) ms=(\d+)")
 
 
 class Patience(Recovering):

@@ -237,7 +237,7 @@ class Peers(Play):
         except AssertionError:
             self.fail(f"not granted:\n{self.a.log[-3000:]}\n{self.daemon.log[-2000:]}")
         self.a.end(notify)
-        self.assertIn("it told us of its restart", self.daemon.log)
+        self.assertIn("it told the server of its restart", self.daemon.log)
 
 
 class ChoosyHost(Host):
@@ -358,7 +358,7 @@ class Addresses(Recovering):
         self.lock_at(self.a, one, two)
         self.a.unheard = one
         self.restart()
-        self.until_all_are_told("clients told of our restart told=1 failed=0")
+        self.until_all_are_told("clients told of the server's restart told=1 failed=0")
         self.assertEqual(self.status(self.a), "unreachable")
         self.a.unheard = None
         self.until(lambda: self.status(self.a) == "notified", "it is told")
@@ -371,7 +371,7 @@ class Addresses(Recovering):
         self.lock_at(self.a, *servers)
         self.a.delay = 1.2
         self.restart()
-        self.until_all_are_told("clients told of our restart told=1 failed=0")
+        self.until_all_are_told("clients told of the server's restart told=1 failed=0")
         names = [name for name, _ in self.notices(self.a)]
         self.assertEqual(list(dict.fromkeys(names)), ["server", servers[2], *servers[:2]])
         self.assertEqual(self.status(self.a), "notified")

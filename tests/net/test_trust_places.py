@@ -435,7 +435,7 @@ class Forged(Trust):
                     message = call_message(NSM, 1, MON, mon_args("server", f"forged{i}", CALLBACK, 1, bytes(16)))
                     self.assertIsNotNone(exchange(caller, message))
         self.crash()
-        until(lambda: "clients told of our restart" in self.daemon.log, "all are told")
+        until(lambda: "clients told of the server's restart" in self.daemon.log, "all are told")
         until(self.is_out_of_grace, "grace is over")
         self.assert_newcomers_are_served("registrations in the name of two hosts")
 

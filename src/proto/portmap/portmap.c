@@ -53,8 +53,8 @@ static int serve(struct hf_portmap *portmap)
 	if (r < 0)
 		return r;
 	portmap->role = HF_PORTMAP_SERVES;
-	hf_log_info("serving the port mapper: clients find our programs there", "port=%u programs=%zu",
-		    portmap->port, portmap->n_offers);
+	hf_log_info("serving the port mapper: clients find the server's programs there",
+		    "port=%u programs=%zu", portmap->port, portmap->n_offers);
 	return 0;
 }
 
@@ -119,7 +119,7 @@ static void on_checked(void *user, const struct hf_registrar_report *report)
 	if (!report->is_found && (was_found || !portmap->has_round))
 		warn_lost(portmap);
 	else if (report->is_found && !was_found)
-		hf_log_info("registered with the system's rpcbind: clients find our programs there",
+		hf_log_info("registered with the system's rpcbind: clients find the server's programs there",
 			    "port=%u rpcbind_version=%u registered=%zu of=%zu", portmap->port,
 			    report->version, report->n_present, report->n_wanted);
 	else if (report->n_renewed)
@@ -177,7 +177,8 @@ static int choose(struct hf_portmap *portmap)
 	switch (portmap->mode) {
 	case HF_PORTMAP_OFF:
 		portmap->port = 0;
-		hf_log_info("portmap is off: clients must be told our port, and kernel clients cannot lock",
+		hf_log_info("portmap is off: clients must be told the server's port, and kernel clients "
+			    "cannot lock",
 			    "mode=off");
 		return 0;
 	case HF_PORTMAP_SYSTEM:

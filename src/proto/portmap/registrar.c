@@ -199,8 +199,8 @@ static void stopped(struct hf_registrar *registrar)
 {
 	registrar->step = STEP_STOPPED;
 	if (registrar->n_left)
-		hf_log_warn("rpcbind refuses to remove our registrations: that needs a reserved port, and so "
-			    "CAP_NET_BIND_SERVICE",
+		hf_log_warn("rpcbind refuses to remove the server's registrations: that needs a reserved "
+			    "port, and so CAP_NET_BIND_SERVICE",
 			    "n=%zu", registrar->n_left);
 	hf_timer_stop(&registrar->timer);
 	registrar->pending = hf_rpc_pending_cancel(registrar->pending);

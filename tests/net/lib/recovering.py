@@ -6,7 +6,7 @@ import cluster
 from nsm import Host
 from play import Play
 
-ALL_TOLD = "clients told of our restart"
+ALL_TOLD = "clients told of the server's restart"
 
 
 class Recovering(Play):

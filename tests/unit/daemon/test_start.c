@@ -66,7 +66,7 @@ static void test_a_restart_that_no_client_hears_of(void **state)
 	if (child == 0)
 		serve(folder, log);
 	assert_int_equal(waitpid(child, &status, 0), child);
-	assert_true(said(log, "cannot tell the clients of our restart"));
+	assert_true(said(log, "cannot tell the clients of the restart"));
 	assert_false(said(log, "serving"));
 	assert_true(WIFEXITED(status));
 	assert_int_equal(WEXITSTATUS(status), EXIT_FAILURE);
