@@ -48,6 +48,13 @@ class Reserving:
         self.assertEqual(host.share(host.lock_of(fh, svid=5, access=2, deny=1), **how), nlm.S_GRANTED)
         return self.b.lock_of(fh, svid=6, access=2, deny=2)
 
+    def until_seen(self, host):
+        """The server has what the host says of itself."""
+        host.asked.wait()
+        host.lookups.wait(1, lambda item: item[1] == nlm.PROGRAM)
+        self.stage.settle()
+        host.test(self.lock_of(host))
+
     def assert_reserved(self, conflict):
         self.assertEqual(self.b.share(conflict), nlm.S_DENIED)
 
@@ -323,9 +330,9 @@ class Notices(Reserving, Asked):
     def test_first_notice_with_the_number_that_the_statd_gave(self):
         for host, reserved in ((self.a, False), (self.c, True)):
             host.state = 7
+            host.lookups.items.clear()
             conflict = self.reserve(host, reserved=reserved)
-            host.asked.wait()
-            host.nsm(nsm.NULL, transport="tcp")
+            self.until_seen(host)
             host.notify(7, transport="tcp", reserved=reserved)
             self.assert_reserved(conflict)
 

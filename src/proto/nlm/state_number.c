@@ -51,7 +51,8 @@ static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enu
 	op->is_number_checked = true;
 	if (verdict == HF_NSM_BELIEVED) {
 		hf_recovery_client_state(op->nlm->options.recovery, client, op->args.state);
-	} else if (hf_nsm_sight_says(client, op->args.state)) {
+	} else if (asker->is_said) {
+		/* No older number was known, so it is that of all that the client has. */
 		hf_recovery_client_began(op->nlm->options.recovery, client, op->args.state);
 	} else {
 		refuse_number(op, client);

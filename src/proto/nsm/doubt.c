@@ -314,6 +314,7 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	while ((link = hf_list_pop_front(&askers))) {
 		struct hf_nsm_asker *asker = hf_list_entry(link, struct hf_nsm_asker, link);
 
+		asker->is_said = evidence.is_said;
 		asker->fn(asker, client, verdict_for(asker, verdict, &evidence));
 		/* @asker may be freed here */
 	}

@@ -170,6 +170,7 @@ struct hf_nsm_asker {
 	bool is_unproven; /* the host has not shown the client's key: believe it only if its statd gives this
 			     number */
 	bool is_lock;     /* a LOCK, which is no evidence if it brings the first number of the client */
+	bool is_said;     /* for @fn: the statd gives this number */
 	struct hf_link link;
 	void (*fn)(struct hf_nsm_asker *asker, struct hf_client *client, enum hf_nsm_verdict verdict);
 };
