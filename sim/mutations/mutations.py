@@ -632,7 +632,7 @@ TEST_MUTATIONS = [
      "if (file->n_waiters && !comes_before_waiters(try))", "if (file->n_waiters && (!comes_before_waiters(try) || file))"),
     ("a copied answer from a client's grace cancels a GRANTED", f"{NLM}/granted.c", "&& !grant->was_told_by_msg;", "&& !grant;"),
     ("a SHARE during a check keeps what was reserved before", f"{NLM}/reservation.c", "if (may_mix_lives(op))", "if (!op && may_mix_lives(op))"),
-    ("a restart that the host has shown is news again later", f"{NSM}/doubt.c", "client->is_restart_shown = is_shown;", "(void)is_shown;"),
+    ("a restart that the host has shown is news again later", f"{NSM}/doubt.c", "client->is_restart_shown = is_late;", "(void)is_late;"),
     ("the number that the statd gave is no reason to ask again", f"{NSM}/notify.c",
      "is_copy(notice, client) || hf_nsm_sight_says(client, notice->state) ||", "is_copy(notice, client) ||"),
     ("after a FREE_ALL without a number the old one counts", f"{RECOVERY}/crash.c", "else if (state == 0)\n\t\tforget_state", "else if (!client)\n\t\tforget_state"),

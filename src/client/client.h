@@ -117,7 +117,7 @@ struct hf_client {
 	int32_t sm_state;      /* of src/recovery: its own state number; 0: unknown */
 	bool is_state_proven;  /* likewise: its statd gave it, or its host over TCP from a reserved port */
 	bool is_restart_shown; /* of proto/nsm: its host showed the restart that brought sm_state, and its
-				* statd gave another number */
+				* statd gives the number before */
 	bool has_connected;    /* of proto/nlm: it called by its name over TCP since the server's start */
 	bool is_privileged_by_datagram; /* likewise: what made it privileged since the start may be forged */
 	int32_t lock_state;    /* the number in its LOCKs since sm_state changed; 0: none. It may be older: a

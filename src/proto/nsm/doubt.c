@@ -270,6 +270,14 @@ static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf
 	return evidence->is_untold ? HF_NSM_UNSURE : verdict;
 }
 
+/* The host was restarted, its statd was started too early, and gives the number of the life before: the one
+ * after that is the number in the notice. A forger could not say another one. */
+static bool is_statd_late(const struct hf_nsm_doubt *doubt)
+{
+	return doubt->is_shown && doubt->facts.state == hf_client_life_state(doubt->client) &&
+	       doubt->state == doubt->facts.state + HF_CLIENT_RAISED_BY;
+}
+
 /* Ends */
 
 static void doubt_free(struct hf_nsm_doubt *doubt)
@@ -289,7 +297,7 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	struct hf_nsm *nsm = doubt->nsm;
 	bool is_news = hf_recovery_is_news(doubt->nsm->options.recovery, client, doubt->state);
 	int32_t state = doubt->state;
-	bool is_shown = doubt->is_shown;
+	bool is_late = is_statd_late(doubt);
 	struct hf_list askers = HF_LIST_INIT(askers);
 	bool is_told = says_new(doubt) || hf_client_has_nothing(client);
 	struct evidence evidence = {
@@ -326,7 +334,7 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	if (verdict == HF_NSM_BELIEVED && is_news && client->sm_state == state &&
 	    !hf_nsm_awaits_proof(nsm, client)) {
 		hf_recovery_client_proves(client, evidence.is_said);
-		client->is_restart_shown = is_shown;
+		client->is_restart_shown = is_late;
 	}
 	hf_client_unref(client);
 }
