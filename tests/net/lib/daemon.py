@@ -12,6 +12,8 @@ from until import PATIENCE, until
 # What a sanitizer or an assertion leaves behind.
 SCARS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "WARNING: ThreadSanitizer", "Assertion")
 
+LEAKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "leaks.supp")
+
 
 class Failed(Exception):
     pass
@@ -49,8 +51,9 @@ class Daemon:
             # In a mount namespace that ends with it; each word is exec'ed, so the pid of the process is the server's.
             script = "".join(f"mount --bind '{file}' '{path}' && " for path, file in self.over.items()) + 'exec "$@"'
             words = ["unshare", "--mount", "sh", "-c", script, "sh", *words]
+        env = {**os.environ, "LSAN_OPTIONS": f"suppressions={LEAKS}:print_suppressions=0:{os.environ.get('LSAN_OPTIONS', '')}"}
         with self.open_log() as log, self.namespace:
-            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+            self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=env)
         until(self._is_ready, "holdfastd has started", more=lambda: self.log, pause=0.005)
         return self
 
