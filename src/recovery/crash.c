@@ -94,19 +94,32 @@ static void note_death(struct hf_client *client)
 struct forgetting {
 	struct hf_recovery *recovery;
 	const struct hf_client *client;
+	const uint32_t *kept; /* numbers of the life that goes on */
+	size_t n_kept;
 };
 
-static int forget(const struct forgetting *forgetting, struct hf_bytes client, uint64_t id,
-		  enum hf_persist_kind kind)
+static bool is_of_this_life(const struct forgetting *forgetting, int32_t state)
 {
-	if (!hf_bytes_equal(client, hf_bytes_of_str(forgetting->client->id)))
+	for (size_t i = 0; i < forgetting->n_kept; i++)
+		if (forgetting->kept[i] == (uint32_t)state ||
+		    forgetting->kept[i] == (uint32_t)hf_client_stored_number(state))
+			return true;
+	return false;
+}
+
+static int forget(const struct forgetting *forgetting, struct hf_bytes client, int32_t state,
+		  struct hf_persist_record record)
+{
+	if (!hf_bytes_equal(client, hf_bytes_of_str(forgetting->client->id)) ||
+	    is_of_this_life(forgetting, state))
 		return -ENOENT; /* it stays */
-	return hf_persist_delete(forgetting->recovery, (struct hf_persist_record){ id, kind });
+	return hf_persist_delete(forgetting->recovery, record);
 }
 
 static int forget_lock(void *user, const struct hf_store_lock *fact)
 {
-	return forget(user, fact->client, fact->id, HF_PERSIST_LOCK);
+	return forget(user, fact->client, fact->client_state,
+		      (struct hf_persist_record){ fact->id, HF_PERSIST_LOCK });
 }
 
 static int forget_reservation(void *user, const struct hf_store_reservation *reservation)
@@ -114,12 +127,14 @@ static int forget_reservation(void *user, const struct hf_store_reservation *res
 	struct hf_reservation fact = { 0 };
 
 	hf_reservation_decode(&fact, reservation->blob);
-	return forget(user, fact.client, reservation->id, HF_PERSIST_RESERVATION);
+	return forget(user, fact.client, fact.state,
+		      (struct hf_persist_record){ reservation->id, HF_PERSIST_RESERVATION });
 }
 
-static void forget_not_exported(struct hf_recovery *recovery, struct hf_client *client)
+static void forget_not_exported(struct hf_recovery *recovery, struct hf_client *client, const uint32_t *kept,
+				size_t n_kept)
 {
-	struct forgetting forgetting = { recovery, client };
+	struct forgetting forgetting = { recovery, client, kept, n_kept };
 
 	if (!client->recovery->n_not_exported)
 		return;
@@ -138,7 +153,7 @@ static void release_all(struct hf_recovery *recovery, struct hf_client *client, 
 	note_death(client);
 	tell_crash(recovery, client, state, reason);
 	hf_late_reclaim_forget(recovery, client);
-	forget_not_exported(recovery, client);
+	forget_not_exported(recovery, client, NULL, 0);
 	hf_lock_client_purge(recovery->locks, &client->locking);
 	report(recovery, client, &before, reason);
 }
@@ -430,13 +445,13 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 {
 	struct holdings before = holdings_of(client);
 	uint32_t kept[HF_CLIENT_LIFE_NUMBERS];
+	size_t n_kept = hf_client_life_numbers(client, state, kept);
 
 	note_death(client);
 	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_reclaim_forget(recovery, client);
-	forget_not_exported(recovery, client);
-	hf_lock_client_purge_but(recovery->locks, &client->locking, kept,
-				 hf_client_life_numbers(client, state, kept));
+	forget_not_exported(recovery, client, kept, n_kept);
+	hf_lock_client_purge_but(recovery->locks, &client->locking, kept, n_kept);
 	/* A notice that is being checked does not end this life by the silence of the host any more. What the
 	 * client takes from now on has the number of this life. */
 	client->doubted_state = client->doubt_tag = 0;

@@ -684,6 +684,26 @@ static void test_client_with_something_in_an_export_that_is_gone_dies(void **sta
 	assert_false(is_registered("nlm:10.0.0.11:alpha"));
 }
 
+/* The server was killed before it had stored the number of the client's new life, and had not answered the
+ * notice: it comes again. */
+static void test_what_a_client_took_in_its_new_life_stays_in_an_export_that_is_gone(void **state)
+{
+	struct hf_store_lock fact = lock_fact("nlm:10.0.0.11:alpha", "gone", 5, 0, 9);
+	uint8_t out[HF_RECORD_MAX];
+
+	assert_non_null(a());
+	world_turn(&w);
+	world_kill(&w);
+	put_lock("nlm:10.0.0.11:alpha", "gone", 6, 20, 29);
+	fact.client_state = 5;
+	put_record(out, hf_record_encode_lock(out, &fact));
+	world_restart(&w);
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	world_until(&w, disk_count(&w.disk, HF_RECORD_LOCK) == 1);
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
+	world_until(&w, disk_count(&w.disk, HF_RECORD_LOCK) == 0);
+}
+
 /* The server was killed before it had stored the registration. */
 static void test_unknown_client_with_a_lock_in_an_export_that_is_gone_dies(void **state)
 {
@@ -839,6 +859,7 @@ int main(void)
 		T(test_stored_grant_of_a_run_that_starts_over),
 		T(test_client_with_something_in_an_export_that_is_gone_stays),
 		T(test_client_with_something_in_an_export_that_is_gone_dies),
+		T(test_what_a_client_took_in_its_new_life_stays_in_an_export_that_is_gone),
 		T(test_unknown_client_with_a_lock_in_an_export_that_is_gone_dies),
 		T(test_start_over_that_is_stored_late),
 		T(test_simulated_restart_while_the_store_is_away),
