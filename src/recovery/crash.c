@@ -518,8 +518,7 @@ void hf_recovery_client_was_freed(struct hf_recovery *recovery, struct hf_client
 static void correct(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
 	/* The statd was started too early, and gives the number before. */
-	if (client->is_restart_shown && hf_client_is_newer(client->sm_state, state) &&
-	    !is_far_above(client->sm_state, state))
+	if (client->is_restart_shown && hf_client_is_next(client->sm_state, state))
 		return;
 	set_state(recovery, client, state);
 	store_state(client);

@@ -256,6 +256,14 @@ class Notices(Reserving, Asked):
                 self.assert_held(kept, by=kept.svid)
             self.next_state = 5
 
+    def test_statd_is_late_with_the_highest_number(self):
+        """The next one is negative."""
+        self.a.state = 2**31 - 1
+        lock = self.hold(self.a, state=2**31 - 1, reserved=True)
+        self.reboot(self.a, statd_is_late=True)
+        self.a.notify(1 - 2**31, reserved=True)
+        self.assert_free(lock)
+
     def test_h3_statd_is_late_and_the_old_connection_is_dead(self):
         lock = self.hold(self.a)
         self.reboot(self.a, statd_is_late=True)
@@ -338,7 +346,6 @@ class Notices(Reserving, Asked):
 
     def test_notices_under_the_long_name_and_the_short_one(self):
         """sm-notify sends both. The host reserves a file in between."""
-        self.a.state = None
         for host, transport in ((self.a, "tcp"), (self.c, "udp")):
             host.state = None
             host.notify(7, name=host.name.upper() + ".example.org", transport=transport)

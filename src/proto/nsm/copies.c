@@ -14,23 +14,14 @@
  * loopback are not remembered: any user of this host can send one, and it must not weaken a later
  * notice of the superuser.
  */
-#include <ctype.h>
-
+#include "client/host_name.h"
 #include "proto/nsm/internal.h"
 
-/* Of the first part alone: a host sends one notice under its long name, and one under its short one. Two
- * hosts whose names begin alike are not behind one address, and if they are, a notice is only checked in
- * vain. */
+/* Of the stem: a host sends one notice under its long name, and one under its short one. If two hosts behind
+ * one address have one stem, a notice is only checked in vain. */
 static uint64_t hash_name(const struct hf_nsm *nsm, struct hf_bytes name)
 {
-	uint8_t part[64];
-	size_t len = 0;
-
-	while (len < sizeof(part) && len < name.len && name.data[len] != '.') {
-		part[len] = (uint8_t)tolower(name.data[len]);
-		len++;
-	}
-	return hf_siphash(&nsm->key, part, len);
+	return hf_host_name_hash(&nsm->key, name);
 }
 
 /* Early notices */

@@ -275,7 +275,7 @@ static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf
 static bool is_statd_late(const struct hf_nsm_doubt *doubt)
 {
 	return doubt->is_shown && doubt->facts.state == hf_client_life_state(doubt->client) &&
-	       doubt->state == doubt->facts.state + HF_CLIENT_RAISED_BY;
+	       hf_client_is_next(doubt->state, doubt->facts.state);
 }
 
 /* Ends */

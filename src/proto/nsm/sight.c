@@ -157,7 +157,7 @@ const struct hf_nsm_facts *hf_nsm_sight_facts(const struct hf_client *client)
  * 2 since that statd started. */
 bool hf_nsm_is_number_of(int32_t said_by_statd, int32_t known)
 {
-	return said_by_statd == known || said_by_statd == known - HF_CLIENT_RAISED_BY;
+	return said_by_statd == known || hf_client_is_next(known, said_by_statd);
 }
 
 bool hf_nsm_sight_says(const struct hf_client *client, int32_t state)
