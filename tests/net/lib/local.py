@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+MAX_READS = 100
+
 SCRIPT = """
 import fcntl, os, struct, sys
 fd = os.open(sys.argv[1], os.O_RDWR)
@@ -74,10 +76,9 @@ class LocalProcess:
             self.kill()
 
 
-def held_in_kernel(path):
-    """All locks of the file, by the kernel's own list: [(kind, mode, start, end or None)]."""
-    found = os.stat(path)
-    key = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+def read_kernel_list(key):
+    """The list is longer than one read() gives. If another process locks or unlocks something meanwhile, an entry is
+    there twice, or is missing."""
     held = []
     with open("/proc/locks", encoding="ascii") as lines:
         for line in lines:
@@ -85,3 +86,15 @@ def held_in_kernel(path):
             if words[1] != "->" and words[5] == key:
                 held.append((words[1], words[3], int(words[6]), None if words[7] == "EOF" else int(words[7])))
     return sorted(held, key=str)
+
+
+def held_in_kernel(path):
+    """All locks of the file, by the kernel's own list: [(kind, mode, start, end or None)]."""
+    found = os.stat(path)
+    key = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    seen = []
+    for _ in range(MAX_READS):
+        seen = seen[-2:] + [read_kernel_list(key)]
+        if len(seen) == 3 and seen[0] == seen[1] == seen[2]:
+            return seen[0]
+    raise AssertionError(f"the kernel's list of locks is another one each time; last seen: {seen}")
