@@ -353,6 +353,27 @@ class Notices(Reserving, Asked):
             host.notify(7, transport=transport)
             self.assert_reserved(conflict)
 
+    def test_free_all_and_a_notice_of_one_restart(self):
+        """The server does not know the host when its FREE_ALL comes. The host reserves a file before its notice comes."""
+        for host, transport in ((self.a, "tcp"), (self.c, "udp")):
+            host.state = None
+            host.free_all(state=7, transport=transport)
+            conflict = self.reserve(host)
+            host.notify(7, transport=transport)
+            self.assert_reserved(conflict)
+
+    def test_copy_of_a_notice_after_the_statd_was_restarted_alone(self):
+        """It has another port now, and its number is the one that it gave when the host reserved the file."""
+        self.a.start_lockd(port=FIXED)
+        self.addCleanup(self.a.start_lockd)
+        self.a.state = 7
+        self.a.notify(7)
+        conflict = self.reserve(self.a, transport="udp")
+        self.until_seen(self.a)
+        self.a.start_statd()
+        self.a.notify(7)
+        self.assert_reserved(conflict)
+
     def test_copy_over_tcp_from_a_host_without_rpcbind_is_answered(self):
         """Nothing is released, and its sender need not repeat it."""
         self.a.has_silent_portmap = True

@@ -2,7 +2,7 @@
  * Did this notice, or its number, come before? A notice may arrive twice, and the second copy may
  * arrive when its sender has taken locks again. Such a copy must release nothing.
  *
- *	early      a notice that came while no registered client had that name and address. It is
+ *	early      a notice or FREE_ALL that came while no registered client had that name and address. It is
  *	           remembered by (address, hash of the host's name, number): another host makes
  *	           another notice.
  *	departed   a number that a client certainly had, and the client is not registered any more.
@@ -60,7 +60,7 @@ bool hf_nsm_is_last_early(const struct hf_nsm *nsm, const struct hf_addr *peer, 
 
 void hf_nsm_note_early(struct hf_nsm *nsm, const struct hf_addr *peer, struct hf_bytes name, int32_t state)
 {
-	if (hf_addr_is_loopback(peer) || hf_nsm_was_early(nsm, peer, name, state))
+	if (!state || hf_addr_is_loopback(peer) || hf_nsm_was_early(nsm, peer, name, state))
 		return;
 	nsm->early[nsm->n_early++ % HF_NSM_N_EARLY] = (struct hf_nsm_early){
 		.host = *peer,

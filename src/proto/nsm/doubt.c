@@ -32,6 +32,7 @@
  *	several clients share the address                           BELIEVED, for lack of a denial
  *	they may share it, as far as datagrams tell                 UNSURE
  *	its lock manager has the same port, chosen by the system    DENIED
+ *	the statd gave the number of the notice at that time        DENIED
  *	its statd has another port now                              BELIEVED
  *	else                                                        UNSURE
  *
@@ -200,6 +201,10 @@ static enum hf_nsm_verdict judge_ports(struct hf_nsm_doubt *doubt)
 	if (company == MAYBE_SHARED || hf_nsm_sight_may_be_of_another(doubt->client))
 		return HF_NSM_UNSURE;
 	if (now->is_lockd_known && before->lockd_port >= FIRST_CHOSEN_PORT)
+		return HF_NSM_DENIED;
+	/* No host has one number in two lives: the notice is a copy, and the statd alone was started again.
+	 */
+	if (before->state == doubt->state)
 		return HF_NSM_DENIED;
 	/* A lock manager with a configured port has it after every start. The port of its statd may tell. */
 	doubt->is_shown = has_moved(before->statd_port, now->statd_port);
