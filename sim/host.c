@@ -156,6 +156,8 @@ static void serve_statd(const struct question *question, struct hf_xdr_in *in)
 	struct world *world = host->world;
 	int32_t state;
 
+	if (question->procedure == 1 && host->is_silent)
+		return;
 	if (question->procedure == 1) {
 		answer_stat(question, host->is_secretive, host->statd_state);
 		return;

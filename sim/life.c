@@ -13,9 +13,9 @@
 
 #define LATE_STATDS 300 /* in a thousand: started before sm-notify has raised the number */
 
-static void settle_in(struct host *host)
+void host_settle_in(struct host *host)
 {
-	bool is_fixed = host->world->options.has_more_forgers && host->index % 2;
+	bool is_fixed = host->has_fixed_port || (host->world->options.has_more_forgers && host->index % 2);
 
 	host->lockd_port = (uint16_t)(is_fixed ? FIXED_PORT : LOCKD_PORT + host->life);
 	host->statd_port = (uint16_t)(STATD_PORT + host->life);
@@ -25,7 +25,7 @@ static void settle_in(struct host *host)
 		proc_init(&host->procs[i], host, i);
 }
 
-static void move_to(struct host *host, uint32_t slot)
+void host_move_to(struct host *host, uint32_t slot)
 {
 	struct world *world = host->world;
 
@@ -90,14 +90,9 @@ void host_announce(struct host *host)
 	memcpy(host->name, name, sizeof(name));
 }
 
-static void on_boot(struct hf_timer *timer)
+/* Which message tells the server of the restart? */
+static void choose_awakening(struct host *host)
 {
-	struct host *host = hf_container_of(timer, struct host, boot_timer);
-	bool is_late;
-
-	host->is_up = true;
-	host->grace_until = host->world->now + host->grace_ns;
-	host->state += 2;
 	host->awakening =
 		(enum awakening)(rng_below(&host->rng, 10) < 7 ? BY_NOTIFY : 1 + rng_below(&host->rng, 2));
 	if ((host->version == 1 && host->awakening == BY_FREE_ALL) ||
@@ -108,11 +103,23 @@ static void on_boot(struct hf_timer *timer)
 		host->awakening = BY_FREE_ALL;
 	/* Linux puts into its locks the number that its statd gives. If only a LOCK tells of the restart, it
 	 * has the new number. */
-	is_late = host->awakening == BY_NOTIFY && !host->is_shared && rng_chance(&host->rng, LATE_STATDS);
-	host->statd_state = host->state - (is_late ? 2 : 0);
+	host->has_late_statd =
+		host->awakening == BY_NOTIFY && !host->is_shared && rng_chance(&host->rng, LATE_STATDS);
+}
+
+static void on_boot(struct hf_timer *timer)
+{
+	struct host *host = hf_container_of(timer, struct host, boot_timer);
+
+	host->is_up = true;
+	host->grace_until = host->world->now + host->grace_ns;
+	host->state += 2;
+	if (!host->world->options.n_acts)
+		choose_awakening(host);
+	host->statd_state = host->state - (host->has_late_statd ? 2 : 0);
 	SAY(host->world, "%s  boots, life %u, state %d, statd says %d", host->name, host->life, host->state,
 	    host->statd_state);
-	settle_in(host);
+	host_settle_in(host);
 	session_host_booted(host);
 	if (host->awakening != BY_STATE)
 		host_announce(host);
@@ -146,7 +153,7 @@ void host_die(struct host *host, bool moves, uint64_t downtime_ns)
 	hf_timer_stop(&host->rename_timer);
 	host->is_renaming = false;
 	if (moves && world->n_slots < N_SLOTS && !host->is_shared)
-		move_to(host, world->n_slots++);
+		host_move_to(host, world->n_slots++);
 	hf_timer_start(&host->boot_timer, downtime_ns);
 }
 
@@ -268,10 +275,10 @@ void host_init(struct world *world, uint32_t index)
 	world->has_reservations |= host->uses_reservations;
 	ordinary_init(host);
 	if (!nat_join(host))
-		move_to(host, world->n_slots++);
+		host_move_to(host, world->n_slots++);
 	pipe_init(host);
 	part_init(host);
 	patience_init(host);
 	host->has_threads = !host->is_shared && !host->uses_reservations && rng_chance(rng, 250);
-	settle_in(host);
+	host_settle_in(host);
 }

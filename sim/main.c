@@ -3,9 +3,11 @@
  *
  *	holdfast-sim [--count N] [--start SEED] [--jobs N] [--omit LIST] [--quiet]
  *	holdfast-sim --seed SEED [--omit LIST] [--steps N] [--quiet]
+ *	holdfast-sim --acts N [--start NUMBER] [--count N] [--jobs N]
+ *	holdfast-sim --sequence NAME [--quiet]
  *
  * Each job is a process with every n-th seed. The first violation ends all jobs. Then its schedule is made
- *smaller (shrink.c) and shown.
+ * smaller (shrink.c) and shown. Sequences are short, and each that fails is shown by its name (sequence.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -62,6 +64,15 @@ static void add(struct board *board, unsigned int job, const struct sim_counts *
 		atomic_fetch_add_explicit(&board->sums[job][i], values[i], memory_order_relaxed);
 }
 
+static void show_sequence(const struct sim_options *options, const struct sim_result *result)
+{
+	char name[80];
+
+	sequence_name(options, name, sizeof(name));
+	printf("%s: %s: %s\n", name, result->rule, result->what);
+	fflush(stdout);
+}
+
 static void work(struct board *board, const struct settings *settings, unsigned int job)
 {
 	struct sim_options options = settings->one;
@@ -77,9 +88,15 @@ static void work(struct board *board, const struct settings *settings, unsigned 
 		options.seed = settings->start + i;
 		atomic_store(&board->current[job], options.seed + 1);
 		sim_run(&options, &result);
+		if (result.is_void)
+			continue;
 		add(board, job, &result.counts);
 		if (!result.has_failed)
 			continue;
+		if (options.n_acts) {
+			show_sequence(&options, &result);
+			continue;
+		}
 		atomic_compare_exchange_strong(&board->failed_seed, &none, options.seed + 1);
 		atomic_store(&board->must_end, true);
 		break;
@@ -235,7 +252,7 @@ static int run_many(const struct settings *settings)
 	failed = atomic_load(&board->failed_seed);
 	munmap(board, sizeof(*board));
 	if (!failed)
-		return EXIT_SUCCESS;
+		return sum.violations ? EXIT_FAILURE : EXIT_SUCCESS;
 	printf("seed %llu fails\n", N(failed - 1));
 	options.seed = failed - 1;
 	if (!settings->is_quiet)
@@ -252,6 +269,8 @@ static int run_one(const struct settings *settings)
 	if (settings->is_quiet)
 		mute();
 	sim_run(&options, &result);
+	if (result.is_void)
+		printf("these acts make no sense in this order\n");
 	printf("seed %llu, digest %016llx: %s%s%s\n", N(options.seed), N(result.digest),
 	       result.has_failed ? result.rule : "no violation", result.has_failed ? ": " : "", result.what);
 	return result.has_failed ? EXIT_FAILURE : EXIT_SUCCESS;
@@ -264,6 +283,8 @@ static int usage(void)
 			"       holdfast-sim --seed SEED [--omit LIST] [--steps N] [--continue | --cluster] "
 			"[--forgers] "
 			"[--tls] [--quiet]\n"
+			"       holdfast-sim --acts N [--start NUMBER] [--count N] [--jobs N] [--quiet]\n"
+			"       holdfast-sim --sequence NAME [--quiet]\n"
 			"--tls: not with --cluster\n"
 			"LIST: "
 			"loss,doubles,delays,rogue,slow-disk,latency,pipes,files,parts,fates,patience,host0.."
@@ -283,18 +304,26 @@ static bool read_number(const char *text, uint64_t *numberp)
 static bool read_arguments(struct settings *settings, int argc, char **argv)
 {
 	static const struct option options[] = {
-		{ "count", required_argument, NULL, 'n' }, { "start", required_argument, NULL, 'b' },
-		{ "jobs", required_argument, NULL, 'j' },  { "quiet", no_argument, NULL, 'q' },
-		{ "seed", required_argument, NULL, 's' },  { "omit", required_argument, NULL, 'o' },
-		{ "steps", required_argument, NULL, 'e' }, { "continue", no_argument, NULL, 'c' },
-		{ "cluster", no_argument, NULL, 'k' },     { "forgers", no_argument, NULL, 'f' },
-		{ "tls", no_argument, NULL, 't' },         { NULL, 0, NULL, 0 },
+		{ "count", required_argument, NULL, 'n' },
+		{ "start", required_argument, NULL, 'b' },
+		{ "jobs", required_argument, NULL, 'j' },
+		{ "quiet", no_argument, NULL, 'q' },
+		{ "seed", required_argument, NULL, 's' },
+		{ "omit", required_argument, NULL, 'o' },
+		{ "steps", required_argument, NULL, 'e' },
+		{ "continue", no_argument, NULL, 'c' },
+		{ "cluster", no_argument, NULL, 'k' },
+		{ "forgers", no_argument, NULL, 'f' },
+		{ "tls", no_argument, NULL, 't' },
+		{ "acts", required_argument, NULL, 'a' },
+		{ "sequence", required_argument, NULL, 'x' },
+		{ NULL, 0, NULL, 0 },
 	};
 	uint64_t number = 0;
 	int which;
 
 	while ((which = getopt_long(argc, argv, "", options, NULL)) != -1) {
-		if (which == '?' || (optarg && which != 'o' && !read_number(optarg, &number)))
+		if (which == '?' || (optarg && which != 'o' && which != 'x' && !read_number(optarg, &number)))
 			return false;
 		switch (which) {
 		case 'n':
@@ -325,6 +354,14 @@ static bool read_arguments(struct settings *settings, int argc, char **argv)
 			settings->one.seed = number;
 			settings->is_one = true;
 			break;
+		case 'a':
+			settings->one.n_acts = (uint32_t)HF_MIN(number, (uint64_t)MAX_ACTS);
+			break;
+		case 'x':
+			settings->is_one = true;
+			if (!sequence_read(&settings->one, optarg))
+				return false;
+			break;
 		case 'o':
 			if (!shrink_read_list(&settings->one, optarg))
 				return false;
@@ -347,6 +384,10 @@ int main(int argc, char **argv)
 
 	if (!read_arguments(&settings, argc, argv))
 		return usage();
+	if (settings.one.n_acts && !settings.is_one && !settings.count) {
+		settings.start = 0;
+		settings.count = sequence_count(&settings.one);
+	}
 	hf_log_configure(settings.is_one && !settings.is_quiet ? HF_LOG_DEBUG : HF_LOG_ERROR, HF_LOG_TEXT);
 	return settings.is_one ? run_one(&settings) : run_many(&settings);
 }

@@ -145,6 +145,8 @@ static void act(struct proc *proc)
 		leave(proc);
 		return;
 	}
+	if (proc->host->world->options.n_acts)
+		return; /* it does what the sequence says */
 	if (proc->is_hurried) {
 		lock(proc);
 		return;

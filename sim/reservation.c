@@ -30,21 +30,26 @@ static void begin_close(struct proc *proc, uint8_t file)
 	call(proc, CALL_UNSHARE, file);
 }
 
+void reservation_open(struct proc *proc, uint8_t file, uint8_t access, uint8_t deny)
+{
+	proc->reservations[file] = (struct reservation){ .is_open = true, .access = access, .deny = deny };
+	proc->phase = SHARING;
+	call(proc, CALL_SHARE, file);
+}
+
 bool reservation_act(struct proc *proc)
 {
 	struct rng *rng = &proc->host->rng;
 	uint8_t file = (uint8_t)rng_below(rng, proc->host->world->n_files);
 	struct reservation *reservation = &proc->reservations[file];
+	uint8_t access;
 
 	if (reservation->is_open) {
 		begin_close(proc, file);
 		return true;
 	}
-	*reservation = (struct reservation){ .is_open = true };
-	reservation->access = (uint8_t)rng_between(rng, 1, 3);
-	reservation->deny = (uint8_t)rng_below(rng, 4);
-	proc->phase = SHARING;
-	call(proc, CALL_SHARE, file);
+	access = (uint8_t)rng_between(rng, 1, 3);
+	reservation_open(proc, file, access, (uint8_t)rng_below(rng, 4));
 	return true;
 }
 

@@ -17,12 +17,6 @@
 #define RENEWS_NS   (20 * SECOND)
 #define FEIGNED     300 /* in a thousand */
 
-static void run_until(struct world *world, uint64_t until)
-{
-	while (!world->has_failed && world->now < until)
-		world_step(world);
-}
-
 static bool is_serving(struct world *world)
 {
 	if (world->options.is_cluster)
@@ -80,7 +74,7 @@ static void feign_restart(struct world *world)
 
 	if (!rng_chance(&world->plan_rng, FEIGNED))
 		return;
-	run_until(world, world->now + rng_below(&world->plan_rng, 5 * MS));
+	world_run_until(world, world->now + rng_below(&world->plan_rng, 5 * MS));
 	if (!is_serving(world))
 		return;
 	SAY(world, "rest    a restart is feigned");
@@ -123,7 +117,7 @@ static struct host *check_hearing(struct world *world)
 	life = world->server->life;
 	if (!world->has_failed)
 		feign_restart(world);
-	run_until(world, numbered_at(world) + HEARING_NS);
+	world_run_until(world, numbered_at(world) + HEARING_NS);
 	/* No host has anything to hear; or a node that was away for too long was fenced, and all begins anew.
 	 */
 	if (world->server->has_continued || world->server->life != life || !is_serving(world))
@@ -156,7 +150,7 @@ static void check_healed(struct world *world, struct host *deaf)
 	uint64_t until = numbered_at(world) + world->server->notify_retry_ns + HEARING_NS;
 	uint32_t life = world->server->life;
 
-	run_until(world, choose_healing(world));
+	world_run_until(world, choose_healing(world));
 	SAY(world, "%s  is connected again", deaf->name);
 	host_set_cut(deaf, false, false, 0);
 	while (!world->has_failed && world->now < until && !has_heard(deaf))
@@ -301,7 +295,7 @@ void rest_run(struct world *world)
 	SAY(world, "rest    nothing goes wrong any more");
 	plan_stop(world);
 	run_until_serving(world);
-	run_until(world, world->now + 2 * SECOND);
+	world_run_until(world, world->now + 2 * SECOND);
 	run_until_serving(world);
 	if (!world->has_failed)
 		deaf = check_hearing(world);
@@ -312,10 +306,10 @@ void rest_run(struct world *world)
 	if (deaf && !world->has_failed)
 		check_healed(world, deaf);
 	come_to_rest(world);
-	run_until(world, world->now + STRAGGLER_NS);
+	world_run_until(world, world->now + STRAGGLER_NS);
 	nudge_all(world, true); /* late copies of LOCKs that were given up may have arrived meanwhile */
 	come_to_rest(world);
-	run_until(world, world->now + 2 * SECOND);
+	world_run_until(world, world->now + 2 * SECOND);
 	if (!world->has_failed)
 		let_store_finish(world);
 	if (!world->has_failed)

@@ -276,7 +276,7 @@ static bool is_known(const struct world *world, const struct host *victim)
 	return is_seen;
 }
 
-static bool can_deny(const struct world *world, const struct host *victim)
+bool rogue_can_be_denied(const struct world *world, const struct host *victim)
 {
 	/* Until the host has taken a lock since the server's start, the server has not asked it. */
 	return is_plain(world, victim) && victim->promised_in == world->server->life && victim->is_up &&
@@ -295,44 +295,55 @@ static int32_t guess(struct world *world)
 	return world->server->durability == HF_STORE_NONE ? next : next + FAR_OFF;
 }
 
-static void forge_sender(struct world *world, struct host *victim)
+static uint16_t choose_port(struct world *world)
 {
-	struct rng *rng = &world->rogue_rng;
-	bool is_notice = rng_chance(rng, 600);
+	return rng_chance(&world->rogue_rng, 500) ? FORGED_LOW : FORGED_HIGH;
+}
+
+void rogue_forge_restart(struct world *world, const struct host *victim, uint16_t port, bool is_notice,
+			 const char *name, int32_t state)
+{
 	struct hf_addr from = victim->addr;
 	uint8_t message[MAX_MESSAGE];
 	struct hf_xdr_out out;
 
-	if (!can_deny(world, victim) && !(is_plain(world, victim) && !victim->is_up))
-		return;
-	from.port = rng_chance(rng, 500) ? FORGED_LOW : FORGED_HIGH;
+	from.port = port ? port : FORGED_LOW;
 	hf_xdr_out_init(&out, message, sizeof(message));
 	if (is_notice)
 		put_header(&out, world, PROGRAM_STATD, 1, 6);
 	else
 		put_header(&out, world, HF_NLM_PROGRAM, 4, HF_NLM_FREE_ALL);
-	hf_xdr_put_string(&out, is_notice && rng_chance(rng, 300) ? "another" : victim->name);
-	hf_xdr_put_i32(&out, victim->state + guess(world));
-	if (!victim->is_up)
-		victim->lied_about_in = world->server->life;
+	hf_xdr_put_string(&out, name);
+	hf_xdr_put_i32(&out, state);
 	SAY(world, "rogue   forges %s of %s", is_notice ? "a notice" : "FREE_ALL", victim->name);
 	net_send(world, &from, &victim->server, message, (size_t)(out.p - message));
 }
 
-/* Even before the host has reclaimed anything in this epoch: the stored number denies it. */
-static void forge_number(struct world *world, struct host *victim)
+static void forge_sender(struct world *world, struct host *victim)
 {
 	struct rng *rng = &world->rogue_rng;
-	uint64_t cookie = htole64(rng_next(rng));
+	bool is_notice = rng_chance(rng, 600);
+	const char *name;
+	uint16_t port;
+
+	if (!rogue_can_be_denied(world, victim) && !(is_plain(world, victim) && !victim->is_up))
+		return;
+	port = choose_port(world);
+	name = is_notice && rng_chance(rng, 300) ? "another" : victim->name;
+	if (!victim->is_up)
+		victim->lied_about_in = world->server->life;
+	rogue_forge_restart(world, victim, port, is_notice, name, victim->state + guess(world));
+}
+
+void rogue_forge_number(struct world *world, struct host *victim, uint16_t port, uint64_t number,
+			int32_t state)
+{
+	uint64_t cookie = htole64(number);
 	struct hf_addr from = victim->addr;
-	int32_t state = victim->state + guess(world);
 	uint8_t message[MAX_MESSAGE];
 	struct hf_xdr_out out;
 
-	if (!is_plain(world, victim) || !victim->is_up || victim->told_life != victim->life ||
-	    !world->server->is_up || world->server->grace_is_on)
-		return;
-	from.port = rng_chance(rng, 500) ? FORGED_LOW : FORGED_HIGH;
+	from.port = port ? port : FORGED_LOW;
 	hf_xdr_out_init(&out, message, sizeof(message));
 	put_header(&out, world, HF_NLM_PROGRAM, 4, HF_NLM_LOCK);
 	hf_xdr_put_opaque(&out, hf_bytes_of(&cookie, 8));
@@ -346,6 +357,17 @@ static void forge_number(struct world *world, struct host *victim)
 	victim->has_forged_lock = true;
 	SAY(world, "rogue   forges a LOCK of %s with the number %d", victim->name, state);
 	net_send(world, &from, &victim->server, message, (size_t)(out.p - message));
+}
+
+/* Even before the host has reclaimed anything in this epoch: the stored number denies it. */
+static void forge_number(struct world *world, struct host *victim)
+{
+	uint64_t number = rng_next(&world->rogue_rng);
+	int32_t state = victim->state + guess(world);
+
+	if (is_plain(world, victim) && victim->is_up && victim->told_life == victim->life &&
+	    world->server->is_up && !world->server->grace_is_on)
+		rogue_forge_number(world, victim, choose_port(world), number, state);
 }
 
 void rogue_act(struct world *world, uint32_t n)

@@ -66,7 +66,10 @@ static void world_init(struct world *world, const struct sim_options *options, s
 		world->server_addrs[i] =
 			(struct hf_addr){ .family = AF_INET, .ip = { 10, 0, 1, (uint8_t)(i + 1) } };
 	server_init(world);
-	plan_make(world);
+	if (options->n_acts)
+		sequence_make(world);
+	else
+		plan_make(world);
 }
 
 static bool is_over(const struct world *world)
@@ -75,7 +78,7 @@ static bool is_over(const struct world *world)
 	       (world->options.n_steps && world->n_steps >= world->options.n_steps);
 }
 
-static void play(struct world *world)
+static void play_schedule(struct world *world)
 {
 	uint64_t until = world->now + world->knobs.trouble_ns;
 
@@ -85,11 +88,21 @@ static void play(struct world *world)
 		server_start(world);
 	while (!is_over(world) && world->now < until)
 		world_step(world);
+}
+
+/* False: it means nothing. */
+static bool play(struct world *world)
+{
+	if (!world->options.n_acts)
+		play_schedule(world);
+	else if (!sequence_play(world))
+		return false;
 	world->n_trouble = world->n_steps;
 	if (!world->has_failed)
 		rest_run(world);
 	if (!world->has_failed && world->n_steps >= MAX_STEPS)
 		world_fail(world, "REST", "there is no end");
+	return true;
 }
 
 void sim_run(const struct sim_options *options, struct sim_result *result)
@@ -108,7 +121,7 @@ void sim_run(const struct sim_options *options, struct sim_result *result)
 	sim_outside_reset();
 	if (sigsetjmp(broken, 0) == 0) {
 		world_init(world, options, &result->counts);
-		play(world);
+		result->is_void = !play(world);
 	} else {
 		sim_arena_leave();
 		world_fail(world, "CRASH", "the server was ended by signal %d", (int)broken_by);

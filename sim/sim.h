@@ -19,6 +19,7 @@
  *	database.c  the database of a cluster: the row of the service, and what a failover leaves
  *	failover.c  faults of nodes and of their database
  *	plan.c      which faults come, and when
+ *	sequence.c  every short sequence of what one host can do
  *	host.c      a client host: lockd, statd, rpcbind
  *	talk.c      its calls
  *	life.c      its crashes, restarts and new names
@@ -74,6 +75,7 @@
 #define MAX_FAULTS 40
 #define N_SLOTS    64 /* addresses that hosts ever have */
 #define HANDLE_LEN 32
+#define MAX_ACTS   12 /* of a sequence */
 
 #define SERVER_PORT 2049
 #define MS          HF_NS_PER_MS
@@ -114,6 +116,7 @@ struct sim_options {
 	bool has_more_forgers; /* in every schedule, with more crashes of clients */
 	bool is_cluster;       /* two nodes and a database */
 	bool has_tls;          /* some files demand TLS */
+	uint32_t n_acts;       /* 0: a random schedule; else a sequence of so many acts (sequence.c) */
 	bool is_verbose;
 };
 
@@ -164,6 +167,7 @@ struct sim_result {
 	bool has_failed;
 	char rule[8];
 	char what[400];
+	bool is_void;      /* the acts of the sequence make no sense in this order */
 	uint64_t n_faults; /* that there were */
 	uint32_t n_steps;
 	uint32_t n_hosts;
@@ -673,8 +677,12 @@ struct host {
 	uint64_t quiet_since;
 	struct host *gateway; /* the host whose address it has: it cannot be called; NULL: its own address */
 	bool is_shared;       /* another host has its address, too */
-	bool is_secretive;    /* its statd gives no number */
-	bool is_ordinary;     /* it calls from an ordinary port, over TCP */
+	bool is_secretive;    /* its statd gives no number, */
+	bool is_silent;       /* or does not answer the question for it */
+	bool has_fixed_port;  /* for its lock manager */
+	bool has_late_statd;  /* at its next boot, in a sequence */
+	bool frees_without_number; /* its FREE_ALL says 0 */
+	bool is_ordinary;          /* it calls from an ordinary port, over TCP */
 	struct rng ordinary_rng;
 	struct hf_timer repeat_timer;
 	bool uses_reservations;
@@ -842,6 +850,15 @@ struct tls {
 	uint32_t n_intrusions;
 };
 
+/* SEQUENCE */
+struct sequence_state {
+	uint32_t n_locks;       /* of the host's present life */
+	uint32_t n_reserved;    /* ever */
+	bool is_late_unknown;   /* the statd gives an old number, and the server may not know that */
+	bool is_statd_moved;    /* it was started again alone */
+	bool is_number_unknown; /* the server was not told of it since its start, except by a LOCK */
+};
+
 /* Which program was told that it has the unit, and when. */
 struct taken {
 	const struct owned *who;
@@ -889,6 +906,7 @@ struct world {
 	struct monitor monitor;
 	struct flood flood;
 	struct tls tls;
+	struct sequence_state sequence;
 	uint32_t n_trouble; /* steps until the calm */
 	bool has_freed;     /* a program was told UNLOCK's GRANTED while the store was away */
 	bool is_calm;       /* no more faults */
@@ -913,6 +931,7 @@ void world_fail(struct world *world, const char *rule, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 void world_timer(struct world *world, struct hf_timer *timer, void (*fn)(struct hf_timer *timer));
 void world_step(struct world *world); /* the next event */
+void world_run_until(struct world *world, uint64_t until);
 static inline bool omits(const struct world *world, uint32_t what)
 {
 	return (world->options.omit & what) != 0;
@@ -1174,8 +1193,17 @@ void plan_stop(struct world *world); /* no further faults */
 void plan_arm(struct fault *fault);
 void plan_restart(struct world *world); /* in order */
 
+/* SEQUENCE (sequence.c) */
+void sequence_make(struct world *world);
+bool sequence_play(struct world *world); /* false: its acts make no sense in this order */
+uint64_t sequence_count(const struct sim_options *options);
+void sequence_name(const struct sim_options *options, char *text, size_t size);
+bool sequence_read(struct sim_options *options, const char *text);
+
 /* HOST (host.c) */
 void host_init(struct world *world, uint32_t index);
+void host_settle_in(struct host *host); /* its programs and ports, after a boot */
+void host_move_to(struct host *host, uint32_t slot);
 void host_die(struct host *host, bool moves, uint64_t downtime_ns);
 void host_rename(struct host *host);
 void host_take_along(struct host *host, enum crash_kind kind, uint32_t n_operations);
@@ -1274,7 +1302,8 @@ void patience_lock_sent(struct proc *proc);
 bool patience_is_unheard(const struct host *host); /* is a call under way whose reply no program waits for? */
 
 /* SHARE (reservation.c) */
-bool reservation_act(struct proc *proc);    /* false: not now */
+bool reservation_act(struct proc *proc); /* false: not now */
+void reservation_open(struct proc *proc, uint8_t file, uint8_t access, uint8_t deny);
 bool reservation_finish(struct proc *proc); /* closes its open files; false: there are none */
 void reservation_close_again(struct proc *proc);
 void reservation_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t sent_at);
@@ -1321,6 +1350,13 @@ struct hf_xdr_out;
 uint32_t rogue_next_xid(const struct world *world); /* of the next call that it makes up */
 void rogue_put_header(struct hf_xdr_out *out, struct world *world, uint32_t procedure); /* of NLM 4 */
 void rogue_put_lock(struct hf_xdr_out *out, const struct host *victim, uint8_t file, uint32_t svid);
+/* In the name of @victim, by datagram: that it was restarted; a LOCK with this state. @port: 0 for a reserved
+ * one. @number is that of the LOCK's cookie. */
+void rogue_forge_restart(struct world *world, const struct host *victim, uint16_t port, bool is_notice,
+			 const char *name, int32_t state);
+void rogue_forge_number(struct world *world, struct host *victim, uint16_t port, uint64_t number,
+			int32_t state);
+bool rogue_can_be_denied(const struct world *world, const struct host *victim); /* by the victim's host */
 bool rogue_is_false_number_stored(const struct host *host);
 bool rogue_is_forger(
 	struct world *world); /* forges senders, too: only if every host that is asked can answer */

@@ -137,7 +137,8 @@ static void encode(struct call *call)
 	case CALL_NOTIFY:
 	case CALL_FREE_ALL:
 		hf_xdr_put_string(&out, host->name);
-		hf_xdr_put_i32(&out, host->state);
+		hf_xdr_put_i32(&out,
+			       call->kind == CALL_FREE_ALL && host->frees_without_number ? 0 : host->state);
 		break;
 	case CALL_LOCK:
 	case CALL_RECLAIM:

@@ -101,3 +101,9 @@ void world_step(struct world *world)
 	server_turn(world);
 	world->server = world->acting;
 }
+
+void world_run_until(struct world *world, uint64_t until)
+{
+	while (!world->has_failed && world->now < until)
+		world_step(world);
+}

@@ -583,6 +583,21 @@ TLS_MUTATIONS = [
      "if (HF_UNLIKELY(client->is_secured) && state != hf_client_life_state(client) && op->nlm->monitor &&", "if (!client && op->nlm->monitor &&"),
 ]
 
+# Every sequence of four acts of one host is played (sim/sequence.c).
+ACTS_MUTATIONS = [
+    ("a copy of a notice that came early is believed", f"{NSM}/notify.c", "is_named && !was_early(notice)", "is_named"),
+    ("a restart that the host has shown is news again later", f"{NSM}/doubt.c", "client->is_restart_shown = is_late;", "(void)is_late;"),
+    ("the number that the statd gave is no reason to ask again", f"{NSM}/notify.c",
+     "is_copy(notice, client) || hf_nsm_sight_says(client, notice->state) ||", "is_copy(notice, client) ||"),
+    ("after a FREE_ALL without a number the old one counts", f"{RECOVERY}/crash.c", "else if (state == 0)\n\t\tforget_state", "else if (!client)\n\t\tforget_state"),
+    ("a number that was not proven leaves with its client", f"{NSM}/copies.c", "else if (client->sm_state) /*", "else if (!client) /*"),
+    ("the number of a stored lock is no number of its client", f"{RECOVERY}/crash.c", "if (!client->sm_state && state ==", "if (!client && state =="),
+    ("a FREE_ALL of a host that is not known leaves no trace", f"{NLM}/restart_notice.c",
+     "else if (nlm->monitor)\n\t\thf_nsm_note_early(", "else if (!nlm->monitor)\n\t\thf_nsm_note_early("),
+    ("a statd that was started again alone shows a restart", f"{NSM}/doubt.c",
+     "if (before->state == doubt->state)\n\t\treturn HF_NSM_DENIED;", ""),
+]
+
 # The simulation does not find these, or only one schedule in millions does: docs/simulation.md says why. A test of their own does.
 TEST_MUTATIONS = [
     ("what is taken while a notice is checked goes with the rest", f"{CLIENT}/client.c",
@@ -593,7 +608,6 @@ TEST_MUTATIONS = [
      "else if (is_new && !client->is_state_proven)\n\t\t\tcorrect(recovery, client, state);", ""),
     ("what is taken after a restart has the tag of a notice that is being checked", f"{RECOVERY}/crash.c",
      "client->doubted_state = client->doubt_tag = 0;", ""),
-    ("a copy of a notice that came early is believed", f"{NSM}/notify.c", "is_named && !was_early(notice)", "is_named"),
     ("any client ends a watch", f"{NSM}/mon.c",
      "\t\tclient = find(nsm, call, &key, mon.mon_name);",
      "\t\tchar text[64];\n\t\tsnprintf(text, sizeof(text), \"%.*s\", (int)mon.mon_name.len, (const char *)mon.mon_name.data);\n"
@@ -632,12 +646,6 @@ TEST_MUTATIONS = [
      "if (file->n_waiters && !comes_before_waiters(try))", "if (file->n_waiters && (!comes_before_waiters(try) || file))"),
     ("a copied answer from a client's grace cancels a GRANTED", f"{NLM}/granted.c", "&& !grant->was_told_by_msg;", "&& !grant;"),
     ("a SHARE during a check keeps what was reserved before", f"{NLM}/reservation.c", "if (may_mix_lives(op))", "if (!op && may_mix_lives(op))"),
-    ("a restart that the host has shown is news again later", f"{NSM}/doubt.c", "client->is_restart_shown = is_late;", "(void)is_late;"),
-    ("the number that the statd gave is no reason to ask again", f"{NSM}/notify.c",
-     "is_copy(notice, client) || hf_nsm_sight_says(client, notice->state) ||", "is_copy(notice, client) ||"),
-    ("after a FREE_ALL without a number the old one counts", f"{RECOVERY}/crash.c", "else if (state == 0)\n\t\tforget_state", "else if (!client)\n\t\tforget_state"),
-    ("a number that was not proven leaves with its client", f"{NSM}/copies.c", "else if (client->sm_state) /*", "else if (!client) /*"),
-    ("the number of a stored lock is no number of its client", f"{RECOVERY}/crash.c", "if (!client->sm_state && state ==", "if (!client && state =="),
 ]
 
 TESTS = {
@@ -645,7 +653,6 @@ TESTS = {
     "the statd of another host behind the address is believed": "net/test_trust_notices",
     "a number that was forged is not put right": "unit/recovery/test_crash",
     "what is taken after a restart has the tag of a notice that is being checked": "unit/recovery/test_crash",
-    "a copy of a notice that came early is believed": "net/test_trust_notices",
     "any client ends a watch": "net/test_nsm_protocol",
     "a call that was given up arrives late": "unit/rpc/test_client_tcp",
     "a lock carries the number of a datagram though its client has a connection": "net/test_trust_numbers",
@@ -663,9 +670,4 @@ TESTS = {
     "a waiter is in the way of a late reclaim": "unit/lock/test_acquire",
     "a copied answer from a client's grace cancels a GRANTED": "net/test_nlm_patience",
     "a SHARE during a check keeps what was reserved before": "unit/proto/nlm/test_reservation",
-    "a restart that the host has shown is news again later": "net/test_trust_notices",
-    "the number that the statd gave is no reason to ask again": "net/test_trust_notices",
-    "after a FREE_ALL without a number the old one counts": "net/test_trust_notices",
-    "a number that was not proven leaves with its client": "net/test_trust_notices",
-    "the number of a stored lock is no number of its client": "unit/recovery/test_crash",
 }

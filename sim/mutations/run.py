@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Puts each bug of mutations.py into a copy of the source, one at a time, and has the simulation, or a test, find it.
 
-    run.py SCRATCH-FOLDER [--count SEEDS] [--only PART-OF-A-NAME] [--plain | --continue | --forgers | --cluster | --tls | --tests]
+    run.py SCRATCH-FOLDER [--count SEEDS] [--only PART-OF-A-NAME] [--plain | --continue | --forgers | --cluster | --tls | --acts | --tests]
                           [--omit WHAT-THE-WORLD-LEAVES-OUT]
     run.py --check                 only whether all of them can still be put in
 
@@ -20,13 +20,15 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
 # pylint: disable=wrong-import-position
-from mutations import CLUSTER_MUTATIONS, CONTINUE_MUTATIONS, FORGER_MUTATIONS, MUTATIONS, TEST_MUTATIONS, TESTS, TLS_MUTATIONS
+from mutations import (ACTS_MUTATIONS, CLUSTER_MUTATIONS, CONTINUE_MUTATIONS, FORGER_MUTATIONS, MUTATIONS, TEST_MUTATIONS,
+                       TESTS, TLS_MUTATIONS)
 
 LISTS = (("plain", MUTATIONS), ("forgers", FORGER_MUTATIONS), ("continue", CONTINUE_MUTATIONS), ("cluster", CLUSTER_MUTATIONS),
-         ("tls", TLS_MUTATIONS), ("tests", TEST_MUTATIONS))
+         ("tls", TLS_MUTATIONS), ("acts", ACTS_MUTATIONS), ("tests", TEST_MUTATIONS))
 COPIED = ("src", "sim", "standin", "cli", "man", "tools", "contrib", "tests", "meson.build", "meson_options.txt")
 SIM, TEST = "-Dsim=true", "-Dtests=true"
 SKIPPED = 77
+MAX_ACTS = 4
 
 
 def run(*command, **how):
@@ -76,6 +78,18 @@ def play(folder, args, world):
     return int(match[1]), said[1] if said else "CRASH"
 
 
+def play_acts(folder):
+    """The first sequence of at most MAX_ACTS acts that fails, and the rule."""
+    for n in range(2, MAX_ACTS + 1):
+        command = (os.path.join(folder, "sim", "holdfast-sim"), "--acts", str(n), "--quiet")
+        with subprocess.Popen(command, text=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as sim:
+            match = next(filter(None, (re.match(r"([a-z]+:\S+): (\w+): ", line) for line in sim.stdout)), None)
+            sim.terminate()
+        if match:
+            return f"`{match[1]}`", match[2]
+    return 0, ""
+
+
 def play_test(tree, folder, test):
     """The test, if it fails; 0 if it does not."""
     is_net = test.startswith("net/")
@@ -123,6 +137,8 @@ def try_one(mutation, scratch, args, world):
                  else build(tree, folder, SIM, "sim/holdfast-sim"))
         if built.returncode:
             return None, "does not build:\n" + built.stdout[-2000:]
+        if world == "acts":
+            return play_acts(folder)
         return play_test(tree, folder, TESTS[name]) if world == "tests" else play(folder, args, world)
     finally:
         with open(path, "w", encoding="utf-8") as opened:
@@ -138,7 +154,7 @@ def main():
     parser.add_argument("--omit", default="")
     for world, whose in (("plain", "of the usual world"), ("continue", "of a server that goes on"),
                          ("forgers", "that a forger uses"), ("cluster", "of two nodes"),
-                         ("tls", "of files that demand TLS"), ("tests", "that a test finds")):
+                         ("tls", "of files that demand TLS"), ("acts", "that a sequence of acts finds"), ("tests", "that a test finds")):
         parser.add_argument(f"--{world}", dest="world", action="store_const", const=world, help=f"only the bugs {whose}")
     args = parser.parse_args()
     if args.check:
