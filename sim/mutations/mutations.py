@@ -586,12 +586,7 @@ TLS_MUTATIONS = [
 # Every sequence of four acts of one host is played (sim/sequence.c).
 ACTS_MUTATIONS = [
     ("a copy of a notice that came early is believed", f"{NSM}/notify.c", "is_named && !was_early(notice)", "is_named"),
-    ("a restart that the host has shown is news again later", f"{NSM}/doubt.c", "client->is_restart_shown = is_late;", "(void)is_late;"),
-    ("the number that the statd gave is no reason to ask again", f"{NSM}/notify.c",
-     "is_copy(notice, client) || hf_nsm_sight_says(client, notice->state) ||", "is_copy(notice, client) ||"),
     ("after a FREE_ALL without a number the old one counts", f"{RECOVERY}/crash.c", "else if (state == 0)\n\t\tforget_state", "else if (!client)\n\t\tforget_state"),
-    ("a number that was not proven leaves with its client", f"{NSM}/copies.c", "else if (client->sm_state) /*", "else if (!client) /*"),
-    ("the number of a stored lock is no number of its client", f"{RECOVERY}/crash.c", "if (!client->sm_state && state ==", "if (!client && state =="),
     ("a FREE_ALL of a host that is not known leaves no trace", f"{NLM}/restart_notice.c",
      "else if (nlm->monitor)\n\t\thf_nsm_note_early(", "else if (!nlm->monitor)\n\t\thf_nsm_note_early("),
     ("a statd that was started again alone shows a restart", f"{NSM}/doubt.c",
@@ -646,6 +641,11 @@ TEST_MUTATIONS = [
      "if (file->n_waiters && !comes_before_waiters(try))", "if (file->n_waiters && (!comes_before_waiters(try) || file))"),
     ("a copied answer from a client's grace cancels a GRANTED", f"{NLM}/granted.c", "&& !grant->was_told_by_msg;", "&& !grant;"),
     ("a SHARE during a check keeps what was reserved before", f"{NLM}/reservation.c", "if (may_mix_lives(op))", "if (!op && may_mix_lives(op))"),
+    ("a restart that the host has shown is news again later", f"{NSM}/doubt.c", "client->is_restart_shown = is_late;", "(void)is_late;"),
+    ("the number that the statd gave is no reason to ask again", f"{NSM}/notify.c",
+     "is_copy(notice, client) || hf_nsm_sight_says(client, notice->state) ||", "is_copy(notice, client) ||"),
+    ("a number that was not proven leaves with its client", f"{NSM}/copies.c", "else if (client->sm_state) /*", "else if (!client) /*"),
+    ("the number of a stored lock is no number of its client", f"{RECOVERY}/crash.c", "if (!client->sm_state && state ==", "if (!client && state =="),
 ]
 
 TESTS = {
@@ -670,4 +670,8 @@ TESTS = {
     "a waiter is in the way of a late reclaim": "unit/lock/test_acquire",
     "a copied answer from a client's grace cancels a GRANTED": "net/test_nlm_patience",
     "a SHARE during a check keeps what was reserved before": "unit/proto/nlm/test_reservation",
+    "a restart that the host has shown is news again later": "net/test_trust_notices",
+    "the number that the statd gave is no reason to ask again": "net/test_trust_notices",
+    "a number that was not proven leaves with its client": "net/test_trust_notices",
+    "the number of a stored lock is no number of its client": "unit/recovery/test_crash",
 }
