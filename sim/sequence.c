@@ -33,15 +33,31 @@ static uint32_t count_acts(const struct sim_options *options)
 	return (uint32_t)sizeof(acts) - 1 - (options->has_more_forgers ? 0 : N_FORGERIES);
 }
 
-static const char *const ways[] = { "tcp", "ordinary", "udp" };
-static const char *const numbers[] = { "said", "hidden" };
-static const char *const statds[] = { "statd", "secretive", "silent" };
-static const char *const ports[] = { "chosen", "fixed" };
-
 enum {
-	SECRETIVE = 1,
-	SILENT = 2,
+	WAY_TCP,
+	WAY_ORDINARY,
+	WAY_UDP
 };
+enum {
+	NUMBER_SAID,
+	NUMBER_HIDDEN
+};
+enum {
+	STATD_ANSWERS,
+	STATD_SECRETIVE,
+	STATD_SILENT
+};
+enum {
+	PORT_CHOSEN,
+	PORT_FIXED
+};
+
+static const char *const ways[] = { [WAY_TCP] = "tcp", [WAY_ORDINARY] = "ordinary", [WAY_UDP] = "udp" };
+static const char *const numbers[] = { [NUMBER_SAID] = "said", [NUMBER_HIDDEN] = "hidden" };
+static const char *const statds[] = {
+	[STATD_ANSWERS] = "statd", [STATD_SECRETIVE] = "secretive", [STATD_SILENT] = "silent"
+};
+static const char *const ports[] = { [PORT_CHOSEN] = "chosen", [PORT_FIXED] = "fixed" };
 
 struct sequence {
 	uint32_t way, number, statd, port;
@@ -136,17 +152,17 @@ static void make_host(struct world *world, const struct sequence *sequence)
 {
 	struct host *host = &world->hosts[0];
 
-	world->options.omit |=
-		OMIT_HOST_0 | OMIT_ORDINARY; /* nothing of it begins before it is as it shall be */
+	/* Nothing of it begins before it is as it shall be. */
+	world->options.omit |= OMIT_HOST_0 | OMIT_ORDINARY;
 	host_init(world, 0);
 	snprintf(host->name, sizeof(host->name), "alpha");
-	host->flavour = sequence->way == 2 ? LINUX_UDP : LINUX_TCP;
-	host->is_ordinary = sequence->way == 1;
+	host->flavour = sequence->way == WAY_UDP ? LINUX_UDP : LINUX_TCP;
+	host->is_ordinary = sequence->way == WAY_ORDINARY;
 	host->version = 4;
-	host->hides_state = sequence->number == 1;
-	host->is_secretive = sequence->statd == SECRETIVE;
-	host->is_silent = sequence->statd == SILENT;
-	host->has_fixed_port = sequence->port == 1;
+	host->hides_state = sequence->number == NUMBER_HIDDEN;
+	host->is_secretive = sequence->statd == STATD_SECRETIVE;
+	host->is_silent = sequence->statd == STATD_SILENT;
+	host->has_fixed_port = sequence->port == PORT_FIXED;
 	host->has_udp = host->has_tcp = host->knows_granted = host->knows_granted_msg = true;
 	host->grace_ns = host->grace_until = 0;
 	host->n_procs = 1;
