@@ -588,9 +588,9 @@ ACTS_MUTATIONS = [
     ("a copy of a notice that came early is believed", f"{NSM}/notify.c", "is_named && !was_early(notice)", "is_named"),
     ("after a FREE_ALL without a number the old one counts", f"{RECOVERY}/crash.c", "else if (state == 0)\n\t\tforget_state", "else if (!client)\n\t\tforget_state"),
     ("a FREE_ALL of a host that is not known leaves no trace", f"{NLM}/restart_notice.c",
-     "else if (nlm->monitor)\n\t\thf_nsm_note_early(", "else if (!nlm->monitor)\n\t\thf_nsm_note_early("),
+     "else if (nlm->monitor)\n\t\thf_nsm_note_free_all(", "else if (!nlm->monitor)\n\t\thf_nsm_note_free_all("),
     ("a statd that was started again alone shows a restart", f"{NSM}/doubt.c",
-     "if (before->state == doubt->state)\n\t\treturn HF_NSM_DENIED;", ""),
+     "if (!evidence->can_tell || evidence->is_statd_new)", "if (!evidence->can_tell)"),
 ]
 
 # The simulation does not find these, or only one schedule in millions does: docs/simulation.md says why. A test of their own does.
@@ -646,6 +646,8 @@ TEST_MUTATIONS = [
      "is_copy(notice, client) || hf_nsm_sight_says(client, notice->state) ||", "is_copy(notice, client) ||"),
     ("a number that was not proven leaves with its client", f"{NSM}/copies.c", "else if (client->sm_state) /*", "else if (!client) /*"),
     ("the number of a stored lock is no number of its client", f"{RECOVERY}/crash.c", "if (!client->sm_state && state ==", "if (!client && state =="),
+    ("an early notice that was forged hides a restart", f"{NSM}/notify.c", "!has_begun_before(notice, client) && ", "(void *)has_begun_before && "),
+    ("a FREE_ALL under another name hides a restart", f"{NSM}/copies.c", "\tif (!client)\n\t\thf_nsm_note_early(", "\thf_nsm_note_early("),
 ]
 
 TESTS = {
@@ -674,4 +676,6 @@ TESTS = {
     "the number that the statd gave is no reason to ask again": "net/test_trust_notices",
     "a number that was not proven leaves with its client": "net/test_trust_notices",
     "the number of a stored lock is no number of its client": "unit/recovery/test_crash",
+    "an early notice that was forged hides a restart": "net/test_trust_notices",
+    "a FREE_ALL under another name hides a restart": "net/test_trust_notices",
 }

@@ -362,6 +362,49 @@ class Notices(Reserving, Asked):
             host.notify(7, transport=transport)
             self.assert_reserved(conflict)
 
+    def test_free_all_under_another_name_does_not_weaken_the_notice(self):
+        """The host's own, under its long name, or a forged one. Its statd gives no number, or its next one."""
+        for host, state, forges in ((self.a, None, False), (self.c, 5, True)):
+            host.state = state
+            conflict = self.reserve(host, reserved=True)
+            if state:
+                self.until_seen(host)
+            if forges:
+                self.send(host, free_all(host.name.upper(), 7), reserved=True)
+                host.call(nlm.NULL, b"", transport="udp")
+            self.reboot(host)
+            host.state = state and 7
+            if not forges:
+                host.free_all(name=host.name + ".example.org", state=7, reserved=True)
+            host.notify(7, transport="tcp", reserved=True)
+            self.assertEqual(self.b.share(conflict), nlm.S_GRANTED)
+            self.next_state = 5
+
+    def test_early_notice_was_forged_and_the_host_reserves(self):
+        """Its own notice has that number. Its statd gave another one when it reserved the file."""
+        for host, message in ((self.a, notice(self.a.name, 7)), (self.c, free_all(self.c.name, 7))):
+            self.send(host, message)
+            host.call(nlm.NULL, b"", transport="udp")
+            host.state = 5
+            conflict = self.reserve(host, reserved=True)
+            self.until_seen(host)
+            self.reboot(host)
+            host.notify(7, transport="tcp", reserved=True)
+            self.assertEqual(self.b.share(conflict), nlm.S_GRANTED)
+            self.next_state = 5
+
+    def test_dead_connection_counts_also_if_the_number_is_the_same(self):
+        """A machine that is set back to a snapshot, or one that has the same number after each boot."""
+        for host, tell in ((self.a, lambda host: host.notify(7)), (self.c, lambda host: host.free_all(state=7, transport="udp"))):
+            host.start_lockd(port=FIXED)
+            self.addCleanup(host.start_lockd)
+            host.state = 7
+            conflict = self.reserve(host)
+            self.until_seen(host)
+            self.reboot(host, moves=False, statd_is_late=True)
+            tell(host)
+            self.assertEqual(self.b.share(conflict), nlm.S_GRANTED)
+
     def test_copy_of_a_notice_after_the_statd_was_restarted_alone(self):
         """It has another port now, and its number is the one that it gave when the host reserved the file."""
         self.a.start_lockd(port=FIXED)

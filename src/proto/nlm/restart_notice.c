@@ -121,7 +121,8 @@ void hf_nlm_run_free_all(struct hf_nlm_op *op)
 	if (client)
 		hf_recovery_client_freed(nlm->options.recovery, client, op->args.state);
 	else if (nlm->monitor)
-		hf_nsm_note_early(nlm->monitor, hf_rpc_call_peer(op->call), op->args.caller, op->args.state);
+		hf_nsm_note_free_all(nlm->monitor, hf_rpc_call_peer(op->call), op->args.caller,
+				     op->args.state);
 	if (hf_rpc_client_is_superuser(nlm->options.client, op->call))
 		free_named(op);
 	hf_nlm_reply_restart(op);

@@ -2,9 +2,9 @@
  * Did this notice, or its number, come before? A notice may arrive twice, and the second copy may
  * arrive when its sender has taken locks again. Such a copy must release nothing.
  *
- *	early      a notice or FREE_ALL that came while no registered client had that name and address. It is
- *	           remembered by (address, hash of the host's name, number): another host makes
- *	           another notice.
+ *	early      a notice that came while no registered client had that name and address, or a FREE_ALL
+ *	           from an address without any client. It is remembered by (address, hash of the host's
+ *	           name, number): another host makes another notice.
  *	departed   a number that a client certainly had, and the client is not registered any more.
  *	           A host never has one number twice. So a notice with a number that its host had
  *	           before the client took what it has now is a copy, and no exchange is needed to
@@ -68,6 +68,18 @@ void hf_nsm_note_early(struct hf_nsm *nsm, const struct hf_addr *peer, struct hf
 		.state = state,
 		.until = hf_loop_now(nsm->options.loop) + HF_RECOVERY_NOTICE_NS,
 	};
+}
+
+/* A notice is about clients with more names than the FREE_ALL. If there is any, it must count. */
+void hf_nsm_note_free_all(struct hf_nsm *nsm, const struct hf_addr *peer, struct hf_bytes name, int32_t state)
+{
+	struct hf_client *client = hf_clients_next_at(nsm->clients, peer, NULL);
+
+	if (!client)
+		client = hf_nsm_next_watch(nsm, name, NULL);
+	if (!client)
+		hf_nsm_note_early(nsm, peer, name, state);
+	hf_client_unref(client);
 }
 
 /* Clients that left */

@@ -32,7 +32,6 @@
  *	several clients share the address                           BELIEVED, for lack of a denial
  *	they may share it, as far as datagrams tell                 UNSURE
  *	its lock manager has the same port, chosen by the system    DENIED
- *	the statd gave the number of the notice at that time        DENIED
  *	its statd has another port now                              BELIEVED
  *	else                                                        UNSURE
  *
@@ -47,8 +46,8 @@
  *	its host has not shown its key   BELIEVED only if the statd gives this number; else UNSURE
  *	it may be a copy                 BELIEVED only by an answer that tells two lives apart. A silent
  *	                                 host: UNSURE, or DENIED if the client's own system sent it; no
- *	                                 statd, or no number from before: DENIED; for lack of a denial:
- *	                                 UNSURE
+ *	                                 statd, no number from before, or a statd with another port and
+ *	                                 the same number: DENIED; for lack of a denial: UNSURE
  *
  * UNSURE: no reply, so the sender repeats the notice. DENIED: a reply, and nothing is released.
  *
@@ -92,6 +91,7 @@ struct hf_nsm_doubt {
 	bool is_untold;    /* the ports of a shared address do not tell: the notice is believed for lack of a
 			      denial */
 	bool is_shown;     /* ports or connections show that the host was restarted */
+	bool is_by_statd;  /* nothing but the port of its statd shows it */
 	uint64_t n_deaths; /* of the client, at that time */
 	struct hf_rpc_call *call;
 	uint64_t deadline;
@@ -202,12 +202,8 @@ static enum hf_nsm_verdict judge_ports(struct hf_nsm_doubt *doubt)
 		return HF_NSM_UNSURE;
 	if (now->is_lockd_known && before->lockd_port >= FIRST_CHOSEN_PORT)
 		return HF_NSM_DENIED;
-	/* No host has one number in two lives: the notice is a copy, and the statd alone was started again.
-	 */
-	if (before->state == doubt->state)
-		return HF_NSM_DENIED;
 	/* A lock manager with a configured port has it after every start. The port of its statd may tell. */
-	doubt->is_shown = has_moved(before->statd_port, now->statd_port);
+	doubt->is_shown = doubt->is_by_statd = has_moved(before->statd_port, now->statd_port);
 	return doubt->is_shown ? HF_NSM_BELIEVED : HF_NSM_UNSURE;
 }
 
@@ -248,6 +244,7 @@ struct evidence {
 	bool is_confirmed; /* is_confirmed_by_statd() */
 	bool can_tell;     /* something tells which number the statd gave before */
 	bool is_untold;    /* the notice is believed only for lack of a denial */
+	bool is_statd_new; /* its port alone has moved, and it gives the number that it gave before */
 };
 
 static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf_nsm_verdict verdict,
@@ -270,7 +267,7 @@ static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf
 	 * forger that guessed the number; the next LOCK with the new number would show that. If an older
 	 * number is proven, a forger guessed: the host came to this one after the first copy. If the client
 	 * has nothing, the notice is believed: it ends LOCKs that wait, and their sender repeats them. */
-	if (!evidence->can_tell)
+	if (!evidence->can_tell || evidence->is_statd_new)
 		return HF_NSM_DENIED;
 	return evidence->is_untold ? HF_NSM_UNSURE : verdict;
 }
@@ -305,12 +302,14 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	bool is_late = is_statd_late(doubt);
 	struct hf_list askers = HF_LIST_INIT(askers);
 	bool is_told = says_new(doubt) || hf_client_has_nothing(client);
+	bool is_old = hf_nsm_sight_says(client, state) && doubt->facts.state == state;
 	struct evidence evidence = {
 		.statd = doubt->facts.statd,
 		.is_said = doubt->facts.statd == HF_NSM_STATD_ANSWERS && doubt->facts.state == state,
 		.is_confirmed = is_confirmed_by_statd(doubt),
 		.can_tell = hf_nsm_sight_facts(client) || is_told,
 		.is_untold = doubt->is_untold && !is_told,
+		.is_statd_new = doubt->is_by_statd && is_old,
 	};
 	struct hf_link *link;
 
@@ -355,6 +354,8 @@ static void on_pulse(void *user, enum hf_rpc_pulse pulse)
 		decide(doubt, verdict);
 		return;
 	}
+	if (pulse == HF_RPC_PULSE_DEAD)
+		doubt->is_by_statd = false;
 	/* A killed program resets a connection of its own while its host lives on. But then the lock manager
 	 * of that host still has its port, and judge_ports() has denied the notice. */
 	if (pulse == HF_RPC_PULSE_DEAD && verdict == HF_NSM_UNSURE) {

@@ -249,6 +249,7 @@ bool hf_nsm_was_early(const struct hf_nsm *nsm, const struct hf_addr *peer, stru
 		      int32_t state);
 bool hf_nsm_is_last_early(const struct hf_nsm *nsm, const struct hf_addr *peer, struct hf_bytes name,
 			  int32_t state);
+void hf_nsm_note_early(struct hf_nsm *nsm, const struct hf_addr *peer, struct hf_bytes name, int32_t state);
 /* @client is not registered any more. If it has nothing, a notice with its number is a copy from now on,
  * whatever it takes later. */
 void hf_nsm_note_departed(struct hf_nsm *nsm, const struct hf_client *client);

@@ -115,6 +115,15 @@ static bool is_to_be_checked(struct notice *notice, struct hf_client *client, bo
 	       !hf_nsm_is_trusted(nsm, notice->call, client) || !hf_nsm_has_proof(nsm, notice->call, client);
 }
 
+/* The host's statd gave another number when the client took its first lock. If the host has the number of the
+ * notice since then, a forger sent the first copy. */
+static bool has_begun_before(const struct notice *notice, const struct hf_client *client)
+{
+	const struct hf_nsm_facts *facts = hf_nsm_sight_facts(client);
+
+	return facts && facts->state != notice->state;
+}
+
 /* The notice is about this client: it has the client's name, or no other client is at the address. */
 static void take(struct notice *notice, struct hf_client *client, bool is_named)
 {
@@ -129,7 +138,7 @@ static void take(struct notice *notice, struct hf_client *client, bool is_named)
 	 * trusted as a first copy. */
 	if (was_early(notice) && client->sm_state == 0 &&
 	    hf_nsm_is_last_early(notice->nsm, notice->peer, notice->name, notice->state) &&
-	    !is_to_be_checked(notice, client, is_named)) {
+	    !has_begun_before(notice, client) && !is_to_be_checked(notice, client, is_named)) {
 		hf_recovery_client_state(notice->nsm->options.recovery, client, notice->state);
 	} else if (is_to_be_checked(notice, client, is_named && !was_early(notice))) {
 		suspect(notice, client, is_named);

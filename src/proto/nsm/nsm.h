@@ -201,9 +201,10 @@ bool hf_nsm_sight_says(const struct hf_client *client, int32_t state);
 /* Counts a notice that was not believed, and logs it, once for each source. */
 void hf_nsm_note_denied(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_bytes name, int32_t state,
 			bool is_sure);
-/* A restart was told of by another call than SM_NOTIFY, and no client had that name and address. A notice
- * with the same number is a copy from now on. */
-void hf_nsm_note_early(struct hf_nsm *nsm, const struct hf_addr *peer, struct hf_bytes name, int32_t state);
+/* A FREE_ALL told of a restart, and no client had that name and address. If no client is at that address, a
+ * notice with the same number is a copy from now on. */
+void hf_nsm_note_free_all(struct hf_nsm *nsm, const struct hf_addr *peer, struct hf_bytes name,
+			  int32_t state);
 /* The client takes a lock by @call, which has the state number @said. @is_first: it is the client's first
  * lock, else one that it reclaims. */
 HF_NOINLINE void hf_nsm_client_begins(struct hf_nsm *nsm, struct hf_client *client, struct hf_rpc_call *call,
