@@ -413,7 +413,7 @@ class Notices(Reserving, Asked):
         self.a.notify(7)
         conflict = self.reserve(self.a, transport="udp")
         self.until_seen(self.a)
-        self.a.start_statd()
+        self.a.move_statd()
         self.a.notify(7)
         self.assert_reserved(conflict)
 

@@ -266,7 +266,8 @@ static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf
 	/* Nothing tells which number the statd gave when the first copy came. A copy is more likely than a
 	 * forger that guessed the number; the next LOCK with the new number would show that. If an older
 	 * number is proven, a forger guessed: the host came to this one after the first copy. If the client
-	 * has nothing, the notice is believed: it ends LOCKs that wait, and their sender repeats them. */
+	 * has nothing, the notice is believed: it ends LOCKs that wait, and their sender repeats them. A
+	 * statd that was started again alone is no restart of its host. */
 	if (!evidence->can_tell || evidence->is_statd_new)
 		return HF_NSM_DENIED;
 	return evidence->is_untold ? HF_NSM_UNSURE : verdict;

@@ -86,7 +86,7 @@ class FakeHost:
         self._callers = {}
         self.lockd = self.statd = self.portmap = None
         self.start_lockd(lockd)
-        self.start_statd()
+        self.statd = Service(stage, self._on_statd, ["::"], 0, namespace)
         self.has_silent_portmap = False
         self.portmap_delay = 0  # seconds before it answers
         self.portmap_versions = (2, 3, 4)
@@ -103,10 +103,9 @@ class FakeHost:
             self.stage, self._on_lockd, ["::"], port, self.namespace, tcp="tcp" in transports, udp="udp" in transports
         )
 
-    def start_statd(self):
-        """Also again, after which it is at another port."""
-        if self.statd:
-            self.statd.close()
+    def move_statd(self):
+        """As if it alone had been started again: it is at another port."""
+        self.statd.close()
         self.statd = Service(self.stage, self._on_statd, ["::"], 0, self.namespace)
 
     def start_portmap(self):
