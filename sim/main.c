@@ -3,7 +3,7 @@
  *
  *	holdfast-sim [--count N] [--start SEED] [--jobs N] [--omit LIST] [--quiet]
  *	holdfast-sim --seed SEED [--omit LIST] [--steps N] [--quiet]
- *	holdfast-sim --acts N [--start NUMBER] [--count N] [--jobs N]
+ *	holdfast-sim --acts N [--forgers] [--start NUMBER] [--count N] [--jobs N] [--quiet]
  *	holdfast-sim --sequence NAME [--quiet]
  *
  * Each job is a process with every n-th seed. The first violation ends all jobs. Then its schedule is made
@@ -253,8 +253,12 @@ static int run_many(const struct settings *settings)
 	munmap(board, sizeof(*board));
 	if (!failed)
 		return sum.violations ? EXIT_FAILURE : EXIT_SUCCESS;
-	printf("seed %llu fails\n", N(failed - 1));
 	options.seed = failed - 1;
+	if (options.n_acts) { /* it ended its job */
+		show_sequence(&options, &(struct sim_result){ .rule = "CRASH" });
+		return EXIT_FAILURE;
+	}
+	printf("seed %llu fails\n", N(failed - 1));
 	if (!settings->is_quiet)
 		shrink_and_show(&options);
 	return EXIT_FAILURE;
@@ -269,8 +273,10 @@ static int run_one(const struct settings *settings)
 	if (settings->is_quiet)
 		mute();
 	sim_run(&options, &result);
-	if (result.is_void)
+	if (result.is_void) {
 		printf("these acts make no sense in this order\n");
+		return EXIT_FAILURE;
+	}
 	printf("seed %llu, digest %016llx: %s%s%s\n", N(options.seed), N(result.digest),
 	       result.has_failed ? result.rule : "no violation", result.has_failed ? ": " : "", result.what);
 	return result.has_failed ? EXIT_FAILURE : EXIT_SUCCESS;
@@ -283,7 +289,8 @@ static int usage(void)
 			"       holdfast-sim --seed SEED [--omit LIST] [--steps N] [--continue | --cluster] "
 			"[--forgers] "
 			"[--tls] [--quiet]\n"
-			"       holdfast-sim --acts N [--start NUMBER] [--count N] [--jobs N] [--quiet]\n"
+			"       holdfast-sim --acts N [--forgers] [--start NUMBER] [--count N] [--jobs N] "
+			"[--quiet]\n"
 			"       holdfast-sim --sequence NAME [--quiet]\n"
 			"--tls: not with --cluster\n"
 			"LIST: "
@@ -355,7 +362,9 @@ static bool read_arguments(struct settings *settings, int argc, char **argv)
 			settings->is_one = true;
 			break;
 		case 'a':
-			settings->one.n_acts = (uint32_t)HF_MIN(number, (uint64_t)MAX_ACTS);
+			if (number < 1 || number > MAX_ACTS)
+				return false;
+			settings->one.n_acts = (uint32_t)number;
 			break;
 		case 'x':
 			settings->is_one = true;
@@ -371,6 +380,8 @@ static bool read_arguments(struct settings *settings, int argc, char **argv)
 			break;
 		}
 	}
+	if (settings->one.n_acts && (settings->one.has_tls || settings->one.is_cluster))
+		return false;
 	return optind == argc && !(settings->one.has_tls && settings->one.is_cluster);
 }
 
