@@ -6,8 +6,10 @@
  *
  * The random schedules of plan.c reach such an order only now and then: each of these acts is rare there.
  *
- *	tcp:said:statd:chosen:LBnK
- *	|   |    |     |      the acts, see below
+ *	tcp:said:statd:chosen:own:LBnK
+ *	|   |    |     |      |   the acts, see below
+ *	|   |    |     |      the name in its notices: that of its LOCKs, its `long` one, or one
+ *	|   |    |     |      that has nothing to do with it (`other`)
  *	|   |    |     the lock manager's port: `chosen` by the system at each start, or `fixed`
  *	|   |    what the statd answers to SM_STAT: a number (`statd`), a refusal (`secretive`), nothing
  *	|   |    (`silent`)
@@ -58,9 +60,10 @@ static const char *const statds[] = {
 	[STATD_ANSWERS] = "statd", [STATD_SECRETIVE] = "secretive", [STATD_SILENT] = "silent"
 };
 static const char *const ports[] = { [PORT_CHOSEN] = "chosen", [PORT_FIXED] = "fixed" };
+static const char *const names[] = { [NAMED_OWN] = "own", [NAMED_LONG] = "long", [NAMED_OTHER] = "other" };
 
 struct sequence {
-	uint32_t way, number, statd, port;
+	uint32_t way, number, statd, port, name;
 	char acts[MAX_ACTS + 1];
 };
 
@@ -82,6 +85,7 @@ static struct sequence decode(const struct sim_options *options)
 		.number = take_digit(&rest, HF_ARRAY_SIZE(numbers)),
 		.statd = take_digit(&rest, HF_ARRAY_SIZE(statds)),
 		.port = take_digit(&rest, HF_ARRAY_SIZE(ports)),
+		.name = take_digit(&rest, HF_ARRAY_SIZE(names)),
 	};
 
 	for (uint32_t i = 0; i < options->n_acts; i++)
@@ -91,8 +95,8 @@ static struct sequence decode(const struct sim_options *options)
 
 uint64_t sequence_count(const struct sim_options *options)
 {
-	uint64_t n =
-		HF_ARRAY_SIZE(ways) * HF_ARRAY_SIZE(numbers) * HF_ARRAY_SIZE(statds) * HF_ARRAY_SIZE(ports);
+	uint64_t n = HF_ARRAY_SIZE(ways) * HF_ARRAY_SIZE(numbers) * HF_ARRAY_SIZE(statds) *
+		     HF_ARRAY_SIZE(ports) * HF_ARRAY_SIZE(names);
 
 	for (uint32_t i = 0; i < options->n_acts; i++)
 		n *= count_acts(options);
@@ -103,8 +107,8 @@ void sequence_name(const struct sim_options *options, char *text, size_t size)
 {
 	struct sequence sequence = decode(options);
 
-	snprintf(text, size, "%s:%s:%s:%s:%s", ways[sequence.way], numbers[sequence.number],
-		 statds[sequence.statd], ports[sequence.port], sequence.acts);
+	snprintf(text, size, "%s:%s:%s:%s:%s:%s", ways[sequence.way], numbers[sequence.number],
+		 statds[sequence.statd], ports[sequence.port], names[sequence.name], sequence.acts);
 }
 
 static bool read_word(const char **textp, const char *const *words, uint32_t n, uint64_t *digitp)
@@ -123,12 +127,13 @@ static bool read_word(const char **textp, const char *const *words, uint32_t n, 
 
 bool sequence_read(struct sim_options *options, const char *text)
 {
-	uint64_t digits[4], value = 0;
+	uint64_t digits[5], value = 0;
 
 	if (!read_word(&text, ways, HF_ARRAY_SIZE(ways), &digits[0]) ||
 	    !read_word(&text, numbers, HF_ARRAY_SIZE(numbers), &digits[1]) ||
 	    !read_word(&text, statds, HF_ARRAY_SIZE(statds), &digits[2]) ||
-	    !read_word(&text, ports, HF_ARRAY_SIZE(ports), &digits[3]) || !*text || strlen(text) > MAX_ACTS)
+	    !read_word(&text, ports, HF_ARRAY_SIZE(ports), &digits[3]) ||
+	    !read_word(&text, names, HF_ARRAY_SIZE(names), &digits[4]) || !*text || strlen(text) > MAX_ACTS)
 		return false;
 	options->n_acts = (uint32_t)strlen(text);
 	options->has_more_forgers = strpbrk(text, acts + sizeof(acts) - 1 - N_FORGERIES) != NULL;
@@ -139,6 +144,7 @@ bool sequence_read(struct sim_options *options, const char *text)
 			return false;
 		value = value * count_acts(options) + (uint64_t)(act - acts);
 	}
+	value = value * HF_ARRAY_SIZE(names) + digits[4];
 	value = value * HF_ARRAY_SIZE(ports) + digits[3];
 	value = value * HF_ARRAY_SIZE(statds) + digits[2];
 	value = value * HF_ARRAY_SIZE(numbers) + digits[1];
@@ -163,6 +169,7 @@ static void make_host(struct world *world, const struct sequence *sequence)
 	host->is_secretive = sequence->statd == STATD_SECRETIVE;
 	host->is_silent = sequence->statd == STATD_SILENT;
 	host->has_fixed_port = sequence->port == PORT_FIXED;
+	host->notice_name = (enum notice_name)sequence->name;
 	host->has_udp = host->has_tcp = host->knows_granted = host->knows_granted_msg = true;
 	host->grace_ns = host->grace_until = 0;
 	host->n_procs = 1;
@@ -270,6 +277,10 @@ static bool act_boot(struct world *world, enum awakening awakening, bool is_late
 
 	if (awakening == BY_STATE && (host->hides_state || world->sequence.n_reserved))
 		return false;
+	/* The server asks a host when it takes its first lock. If another name, or a forger, is in the play,
+	 * nothing else tells the host's two lives apart. */
+	if (host->notice_name == NAMED_OTHER || world->has_forger)
+		world_run_until(world, world->now + SHORT);
 	host->awakening = awakening;
 	host->has_late_statd = is_late;
 	host->frees_without_number = !is_numbered;
@@ -342,7 +353,8 @@ static bool act_forge(struct world *world, char name)
 	struct host *host = &world->hosts[0];
 
 	/* If only the statd's port tells, it tells of a restart (decisions/0018-notices.md). */
-	if (host->is_silent || !rogue_can_be_denied(world, host) ||
+	if (host->is_silent || host->is_secretive ||
+	    (host->promised_in && !rogue_can_be_denied(world, host)) ||
 	    (host->has_fixed_port && !host->conn && world->sequence.is_statd_moved))
 		return false;
 	if (name == 'y')
@@ -398,6 +410,9 @@ bool sequence_play(struct world *world)
 {
 	struct sequence sequence = decode(&world->options);
 
+	/* Nothing but a new number of the statd shows that both names are of one host. */
+	if (sequence.name == NAMED_OTHER && (sequence.statd != STATD_ANSWERS || strchr(sequence.acts, 'b')))
+		return false;
 	server_start(world);
 	world_run_until(world, world->now + SHORT);
 	for (const char *name = sequence.acts; *name && !world->has_failed; name++) {

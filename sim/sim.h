@@ -641,6 +641,13 @@ struct user_of_tls {
 	bool is_named;  /* by the name of its certificate */
 };
 
+/* The name in the notices of a host. Its lock manager gives the one that its system was given. */
+enum notice_name {
+	NAMED_OWN,
+	NAMED_LONG, /* with the domain; then once more without it, as sm-notify does */
+	NAMED_OTHER
+};
+
 struct host {
 	struct world *world;
 	struct rng rng;
@@ -682,6 +689,7 @@ struct host {
 	bool has_fixed_port;  /* for its lock manager */
 	bool has_late_statd;  /* at its next boot, in a sequence */
 	bool frees_without_number; /* its FREE_ALL says 0 */
+	enum notice_name notice_name;
 	bool is_ordinary;          /* it calls from an ordinary port, over TCP */
 	struct rng ordinary_rng;
 	struct hf_timer repeat_timer;

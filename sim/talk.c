@@ -123,6 +123,16 @@ static uint32_t procedure_of(const struct call *call)
 	return procedures[call->kind] + (is_msg ? HF_NLM_TEST_MSG - HF_NLM_TEST : 0u);
 }
 
+static void put_notice_name(struct hf_xdr_out *out, const struct host *host)
+{
+	char name[2 * sizeof(host->name)];
+	bool is_long = host->notice_name == NAMED_LONG && host->n_evidence;
+
+	snprintf(name, sizeof(name), "%s%s%s", host->notice_name == NAMED_OTHER ? "not-" : "", host->name,
+		 is_long ? ".example" : "");
+	hf_xdr_put_string(out, name);
+}
+
 static void encode(struct call *call)
 {
 	const struct host *host = call->host;
@@ -135,10 +145,12 @@ static void encode(struct call *call)
 		put_header(&out, call, HF_NLM_PROGRAM, host->version, procedure_of(call));
 	switch (call->kind) {
 	case CALL_NOTIFY:
+		put_notice_name(&out, host);
+		hf_xdr_put_i32(&out, host->state);
+		break;
 	case CALL_FREE_ALL:
 		hf_xdr_put_string(&out, host->name);
-		hf_xdr_put_i32(&out,
-			       call->kind == CALL_FREE_ALL && host->frees_without_number ? 0 : host->state);
+		hf_xdr_put_i32(&out, host->frees_without_number ? 0 : host->state);
 		break;
 	case CALL_LOCK:
 	case CALL_RECLAIM:

@@ -591,6 +591,10 @@ ACTS_MUTATIONS = [
      "else if (nlm->monitor)\n\t\thf_nsm_note_free_all(", "else if (!nlm->monitor)\n\t\thf_nsm_note_free_all("),
     ("a statd that was started again alone shows a restart", f"{NSM}/doubt.c",
      "if (!evidence->can_tell || evidence->is_statd_new)", "if (!evidence->can_tell)"),
+    ("a notice under the short name is not one under the long name", f"{NSM}/copies.c",
+     "return hf_host_name_hash(&nsm->key, name);", "return hf_siphash(&nsm->key, name.data, name.len);"),
+    ("a notice under another name never counts", f"{NSM}/doubt.c",
+     "if (asker->wants_confirmation && !evidence->is_confirmed)", "if (asker->wants_confirmation)"),
 ]
 
 # The simulation does not find these, or only one schedule in millions does: docs/simulation.md says why. A test of their own does.
