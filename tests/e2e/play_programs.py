@@ -1,7 +1,7 @@
 """What people run on a mount: a repository and a build in it, a database that two machines write to at once."""
 
 from stage import MOUNT
-from tools import IN, ToolPlay
+from tools import IN, PROGRAM_PATIENCE, ToolPlay
 
 AUTHOR = r"""
 git init -q --bare bare.git
@@ -33,8 +33,8 @@ class Programs(ToolPlay):
     weight = 5
 
     def test_git_clone_and_build(self):
-        self.a.does(self.script("author", AUTHOR), timeout=240)
-        said = self.b.does(self.script("builder", BUILDER), timeout=240)
+        self.a.does(self.script("author", AUTHOR), timeout=PROGRAM_PATIENCE)
+        said = self.b.does(self.script("builder", BUILDER), timeout=PROGRAM_PATIENCE)
         self.assertEqual(said.splitlines()[-1].strip(), "42", "41 objects and the program are new, and nothing else")
 
     def test_sqlite_from_two_clients(self):

@@ -10,7 +10,7 @@ from database import Database
 from load import PingPong, Writer
 from service import DATABASES, Service, machines
 from stage import MOUNT, Play
-from tools import IN, ToolPlay
+from tools import IN, PROGRAM_PATIENCE, ToolPlay
 from until import lapse
 
 LEASE = 2  # seconds
@@ -205,7 +205,7 @@ class Moved(Takeover, ToolPlay):
             self.server.is_taken_over()
             self.server.is_whole()
         for insert in inserts:
-            self.assertEqual(insert.end(), 0, insert.output)
+            self.assertEqual(insert.end(PROGRAM_PATIENCE), 0, insert.output)
         said = self.b.does(f"{IN} sqlite3 {base} 'PRAGMA integrity_check; SELECT who, count(*) FROM t GROUP BY 1'")
         self.assertEqual(said.split(), ["ok", f"clienta|{rounds}", f"clientb|{rounds}"])
         self.goes_on()

@@ -5,6 +5,7 @@ import os
 from stage import MOUNT, Play
 
 IN = "chroot /tools"
+PROGRAM_PATIENCE = 240.0  # seconds for a program's work; two emulated machines may share a core with much else
 
 
 class ToolPlay(Play):
@@ -22,7 +23,7 @@ class ToolPlay(Play):
             file.write(f"set -e\nexport HOME=/tmp GIT_TEMPLATE_DIR=\ncd {MOUNT}\n{text}")
         return f"{IN} sh {MOUNT}/{name}"
 
-    def together(self, timeout=240, **commands):
+    def together(self, timeout=PROGRAM_PATIENCE, **commands):
         """A command on each of the clients a and b, at the same time; what they said."""
         begun = {who: getattr(self, who).guest.start(command) for who, command in commands.items()}
         for who, command in begun.items():
