@@ -214,7 +214,8 @@ bool order_is_involved(struct world *world, const struct proc *proc, const struc
 /* The program unlocks for good: a LOCK before this UNLOCK was served first. But a poll may have been sent
  * again, by UDP or on the next connection, to a server that was restarted after its call-back for the same
  * wait. The program does not know of the new wait, and may unlock a part of its range: an UNLOCK ends no wait
- * that exceeds its range. By UDP that poll may also arrive after the UNLOCK. */
+ * that exceeds its range. By UDP that poll may also arrive after the UNLOCK. And an UNLOCK releases nothing
+ * in a file that is not exported: if the file comes back in grace, the lock may still be reclaimed. */
 void order_check_unlocked(const struct call *call)
 {
 	const struct proc *proc = call->proc;
@@ -222,7 +223,7 @@ void order_check_unlocked(const struct call *call)
 	struct world *world = proc->host->world;
 
 	if (proc->host->is_shared || *proc->host->old_name || !world->server->recovery ||
-	    call->sending.n != 1)
+	    call->sending.n != 1 || reload_is_back_since(world, span->file, call->made_at))
 		return;
 	if (has_any(world, proc, span) || (call->by_tcp && waits_within(world, proc, span)))
 		world_fail(world, "I5", "%u of host %u is told that file %u, %u-%u is unlocked, and is not",

@@ -52,7 +52,8 @@ static bool was_dropped(const struct world *world, const struct host *host, cons
 }
 
 /* I10: what was given up does not come back after a crash; but a store that had failed when this was first
- * answered may still have it. */
+ * answered may still have it. And the records of a file that is not exported stay, whatever its clients give
+ * up: they are dropped when the file is back. The answer may be a copy from before that, or have waited. */
 static void check_given_up(struct world *world, const struct host *host, struct call *call)
 {
 	uint8_t has[MAX_FILES][N_UNITS], stored[MAX_FILES][N_UNITS];
@@ -64,7 +65,8 @@ static void check_given_up(struct world *world, const struct host *host, struct 
 	if (call->is_excused && call->kind == CALL_UNLOCK)
 		proc_set_freed(call->proc, span, true);
 	if (call->is_excused || was_dropped(world, host, call) || database_is_behind(world) ||
-	    reload_is_absent(world->server, span->file))
+	    reload_is_absent(world->server, span->file) ||
+	    reload_is_back_since(world, span->file, call->made_at))
 		return;
 	if (call->kind == CALL_UNSHARE) {
 		reservation_check_closed(world, call);
