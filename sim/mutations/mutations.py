@@ -476,8 +476,6 @@ CLUSTER_MUTATIONS = [
      "if (is_in_doubt(node) || node->has_service)", "if (is_in_doubt(node))"),
     ("silence counts that was heard without the lease", "src/rpc/client.c",
      "return !hf_loop_kept_lease(loop, &pending->mark) ||", "return"),
-    ("silence counts of a process that stood still", "src/rpc/client.c",
-     "(hf_loop_stood_still(loop, &pending->mark) && pending->n_again < MAX_AGAIN);", "(pending->n_again > MAX_AGAIN);"),
     ("grace runs out without the lease", f"{RECOVERY}/phase.c",
      "if (!hf_loop_kept_lease(recovery->loop, &phase->grace_mark)) {", "if (!recovery) {"),
     ("a reclaim is told to ask again when the database is back", f"{NLM}/durable_reply.c",
@@ -652,6 +650,8 @@ TEST_MUTATIONS = [
     ("the number of a stored lock is no number of its client", f"{RECOVERY}/crash.c", "if (!client->sm_state && state ==", "if (!client && state =="),
     ("an early notice that was forged hides a restart", f"{NSM}/notify.c", "!has_begun_before(notice, client) && ", "(void *)has_begun_before && "),
     ("a FREE_ALL under another name hides a restart", f"{NSM}/copies.c", "\tif (!client)\n\t\thf_nsm_note_early(", "\thf_nsm_note_early("),
+    ("silence counts of a process that stood still", "src/rpc/client.c",
+     "(hf_loop_stood_still(loop, &pending->mark) && pending->n_again < MAX_AGAIN);", "(pending->n_again > MAX_AGAIN);"),
 ]
 
 TESTS = {
@@ -682,4 +682,5 @@ TESTS = {
     "the number of a stored lock is no number of its client": "unit/recovery/test_crash",
     "an early notice that was forged hides a restart": "net/test_trust_notices",
     "a FREE_ALL under another name hides a restart": "net/test_trust_notices",
+    "silence counts of a process that stood still": "net/test_trust_notices",
 }
