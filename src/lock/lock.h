@@ -405,6 +405,9 @@ bool hf_lock_is_scarce(const struct hf_locks *locks, const struct hf_lock_target
 bool hf_lock_is_involved(const struct hf_locks *locks, const struct hf_lock_target *who);
 /* The same. If so, *ohp is the oh that the owner sent last, valid until the next call. */
 bool hf_lock_find_oh(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_bytes *ohp);
+/* Does this owner have all of @range, and as a shared lock? */
+bool hf_lock_has_shared(const struct hf_locks *locks, const struct hf_lock_target *who,
+			struct hf_range range);
 /* Does an exclusive grant in flight of this owner overlap @range? A shared request would not downgrade that
  * part. */
 bool hf_lock_is_guarded(const struct hf_locks *locks, const struct hf_lock_target *who,

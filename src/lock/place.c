@@ -109,6 +109,15 @@ bool hf_lock_is_involved(const struct hf_locks *locks, const struct hf_lock_targ
 	return place.holding != NULL;
 }
 
+bool hf_lock_has_shared(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
+{
+	struct hf_place place;
+
+	hf_place_find(locks, who, &place);
+	return place.holding &&
+	       hf_holding_covers(hf_holding_around(place.holding, range), range, HF_LOCK_SHARED);
+}
+
 bool hf_lock_find_oh(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_bytes *ohp)
 {
 	struct hf_place place;

@@ -259,6 +259,17 @@ class Failing(Recovering):
         self.assertEqual(self.a.unshare(share), nlm.S_GRANTED)
         self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_GRANTED)
 
+    def test_repeat_of_a_lock_that_was_lowered(self):
+        """The reply to the LOCK that lowered it may be lost: a refusal would say that it is still exclusive."""
+        shared = self.held(self.a, 0, 5).but(exclusive=False)
+        self.assertEqual(self.a.lock(shared), nlm.S_GRANTED)
+        answers = self.in_one_go(self.a, *((nlm.LOCK, other) for other in self.bulky(self.a)), (nlm.LOCK, shared))
+        self.assertEqual(answers, [nlm.S_NOLOCKS] * 6 + [nlm.S_GRACE])
+        self.assert_in_outage(self.a.lock(shared), nlm.S_GRACE)
+        self.assert_in_outage(self.a.lock(shared.but(exclusive=True)), nlm.S_NOLOCKS)
+        self.back()
+        self.assertEqual(self.a.lock(shared), nlm.S_GRANTED)
+
     def test_waiter_is_told_when_it_is_back(self):
         """Before that it would be told of a lock that nothing but memory knows."""
         lock = self.held(self.a, 0, 5)

@@ -70,9 +70,15 @@ static void undo_reservation(struct hf_nlm_op *op)
 		hf_lock_unreserve(op->nlm->locks, &op->target, view.access, view.deny);
 }
 
+static struct lock_of describe(const struct hf_nlm_op *op)
+{
+	return (struct lock_of){ op->target, op->range, hf_nlm_mode(op),
+				 op->args.block && !op->args.reclaim };
+}
+
 void hf_nlm_undo(struct hf_nlm_op *op, enum hf_nlm_finish finish)
 {
-	struct lock_of lock = { op->target, op->range, hf_nlm_mode(op), op->args.block && !op->args.reclaim };
+	struct lock_of lock = describe(op);
 
 	if (finish == HF_NLM_FINISH_RESERVATION)
 		undo_reservation(op);
@@ -80,8 +86,8 @@ void hf_nlm_undo(struct hf_nlm_op *op, enum hf_nlm_finish finish)
 		undo_lock(op->nlm->locks, &lock, finish);
 }
 
-/* Unless its client has died since. Grace may have begun since, too (SM_SIMU_CRASH): what was served before it
- * is done as a reclaim is. */
+/* Unless its client has died since. Grace may have begun since, too (SM_SIMU_CRASH): what was served before
+ * it is done as a reclaim is. */
 static void downgrade(struct hf_nlm_op *op)
 {
 	struct hf_locks *locks = op->nlm->locks;
@@ -108,6 +114,25 @@ static void put_off_reclaim(struct hf_nlm_op *op)
 	hf_nlm_op_drop(op);
 }
 
+/* A LOCK may have lowered it before, and its reply may be lost. Then the client sends the same LOCK again,
+ * and a refusal would tell it that its lock is still exclusive. So it is told to ask again. */
+static bool may_be_lowered(const struct hf_locks *locks, const struct lock_of *lock)
+{
+	return lock->mode == HF_LOCK_SHARED && lock->who.client &&
+	       hf_lock_has_shared(locks, &lock->who, lock->range);
+}
+
+static bool asks_for_lowered(struct hf_nlm_op *op)
+{
+	struct lock_of lock;
+
+	if (op->kind->results == HF_NLM_SHARE_RES)
+		return false;
+	hf_nlm_find_served(op);
+	lock = describe(op);
+	return may_be_lowered(op->nlm->locks, &lock);
+}
+
 /*
  * A wait may be stored, and its end cannot be: a run that goes on would grant it to a program that was
  * refused. So the client asks again, and the wait keeps its place.
@@ -121,8 +146,8 @@ enum hf_nlm_stat hf_nlm_not_stored(struct hf_nlm_op *op)
 		put_off_reclaim(op);
 		return HF_NLM_LATER;
 	}
-	return options->store_comes_back || may_be_stored ? HF_NLM_DENIED_GRACE_PERIOD
-							  : HF_NLM_DENIED_NOLOCKS;
+	return options->store_comes_back || may_be_stored || asks_for_lowered(op) ? HF_NLM_DENIED_GRACE_PERIOD
+										  : HF_NLM_DENIED_NOLOCKS;
 }
 
 /*
@@ -139,6 +164,14 @@ static enum hf_nlm_stat refusal(const struct hf_nlm *nlm, enum hf_nlm_finish fin
 	    hf_recovery_phase(recovery) == HF_PHASE_SERVING)
 		return HF_NLM_DENIED_GRACE_PERIOD;
 	return HF_NLM_DENIED_NOLOCKS;
+}
+
+static enum hf_nlm_stat refusal_of(const struct hf_nlm *nlm, const struct lock_of *lock,
+				   enum hf_nlm_finish finish)
+{
+	if (finish == HF_NLM_FINISH_REPEAT && may_be_lowered(nlm->locks, lock))
+		return HF_NLM_DENIED_GRACE_PERIOD;
+	return refusal(nlm, finish);
 }
 
 /* Suspending until the store has answered */
@@ -162,11 +195,13 @@ static void reply_downgraded(struct hf_nlm_op *op, enum hf_nlm_stat stat);
 
 static void refuse_promise(struct hf_nlm_op *op)
 {
+	struct lock_of lock = describe(op);
+
 	hf_nlm_undo(op, op->finish);
 	if (op->args.reclaim)
 		put_off_reclaim(op);
 	else
-		hf_nlm_reply(op, refusal(op->nlm, op->finish));
+		hf_nlm_reply(op, refusal_of(op->nlm, &lock, op->finish));
 }
 
 static void finish_without_store(struct hf_nlm_op *op)
@@ -280,15 +315,16 @@ static void undo_batched(struct hf_nlm *nlm, const struct hf_nlm_undo *undo)
 		.mode = (enum hf_lock_mode)undo->mode,
 		.waits = undo->waits,
 	};
+	enum hf_nlm_finish finish = undo->is_new ? HF_NLM_FINISH_NEW_LOCK : HF_NLM_FINISH_REPEAT;
 
 	if (undo->is_release) {
 		if (undo->stat)
 			hf_xdr_set_word(undo->stat, HF_NLM_DENIED_GRACE_PERIOD);
 		return;
 	}
-	undo_lock(nlm->locks, &lock, undo->is_new ? HF_NLM_FINISH_NEW_LOCK : HF_NLM_FINISH_REPEAT);
+	undo_lock(nlm->locks, &lock, finish);
 	if (undo->stat)
-		hf_xdr_set_word(undo->stat, refusal(nlm, HF_NLM_FINISH_NEW_LOCK));
+		hf_xdr_set_word(undo->stat, refusal_of(nlm, &lock, finish));
 }
 
 /* The result of a lock whose reply is batched, for the metrics, until the store has written: another object
