@@ -417,7 +417,7 @@ CONTINUE_MUTATIONS = [
      "if (recovery)\n\t\treturn NOT_STORED;\n\ttag = save_waiter"),
     ("a waiter stays stored", f"{RECOVERY}/recovery.c",
      "\thf_persist_remove_waiter(recovery, waiter);\n", ""),
-    ("stored waiters are forgotten", f"{RECOVERY}/recovery.c", "\thf_waiting_restore(recovery);\n", ""),
+    ("stored waiters are forgotten", f"{RECOVERY}/recovery.c", "\thf_waiting_restore(recovery);\n", "\t(void)recovery;\n"),
     ("waiters come before the grants that their clients have not answered", f"{RECOVERY}/waiting.c",
      "n_granted = restore_some(recovery, true);\n\tn_waiting = restore_some(recovery, false);",
      "n_waiting = restore_some(recovery, false);\n\tn_granted = restore_some(recovery, true);"),
