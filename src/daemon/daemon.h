@@ -7,7 +7,7 @@
  *	config*.c        the configuration: YAML, values, checks, messages, printing
  *	daemon.c         builds, runs and frees the objects
  *	setup.c          translates the configuration into options of other parts
- *	files.c          exports, file threads, NFS and MOUNT; export_table.c: exports by number
+ *	files.c          exports, file threads, NFS and MOUNT
  *	operator.c       the API; listen.c: the sockets of RPC; crew.c: the further loops
  *	standby.c        the process while another node serves; member.c: this process as a node of a cluster
  *	reload.c         SIGHUP; certificates.c: loads the certificates

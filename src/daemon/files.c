@@ -10,7 +10,7 @@
 #include "base/log.h"
 #include "daemon/config.h"
 #include "daemon/process.h"
-#include "daemon/export_table.h"
+#include "export/export_table.h"
 #include "export/export.h"
 #include "export/groups.h"
 #include "export/local.h"

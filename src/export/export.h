@@ -12,6 +12,7 @@
  * or with a restart.
  *
  *	exports.c        the list: made from settings, replaced, searched
+ *	export_table.c   exports by the numbers and names that locks have for them
  *	admit.c          which clients may use an export, and under which identity
  *	client_names.c   clients by host name and domain; lookups.c: asks, and remembers the answers
  *	groups.c         groups of users who are in more than a call has room for

@@ -1,4 +1,4 @@
-#include "daemon/export_table.h"
+#include "export/export_table.h"
 
 #include <assert.h>
 #include <errno.h>
