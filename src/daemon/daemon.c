@@ -31,6 +31,7 @@
 #include "daemon/standby.h"
 #include "daemon/state_dir.h"
 #include "export/export.h"
+#include "export/export_table.h"
 #include "export/local.h"
 #include "export/seal.h"
 #include "export/usage.h"
@@ -537,9 +538,9 @@ static int make_locks(struct daemon *d)
 	nlm.send = send_datagram;
 	nlm.send_user = d;
 	nsm.allow_mon = allows[d->config->nsm.allow_mon];
-	nsm.is_export_client = hf_file_service_is_client;
-	nsm.demands_tls = hf_file_service_demands_tls;
-	nsm.user = d->files;
+	nsm.is_export_client = hf_export_table_has_client;
+	nsm.demands_tls = hf_export_table_demands_tls;
+	nsm.user = hf_file_service_table(d->files);
 	nsm.last_contact = last_contact;
 	nsm.contact_user = d;
 	nsm.timeout_ns = options.notify_timeout_ns;

@@ -297,45 +297,9 @@ static int load(struct hf_file_service *service, const struct hf_config *config)
 
 /* For other parts */
 
-static uint32_t export_number_of(void *user, uint64_t export_id, uint64_t *homep)
+struct hf_export_table *hf_file_service_table(struct hf_file_service *service)
 {
-	struct hf_file_service *service = user;
-	uint32_t export = hf_export_table_number(&service->export_table, export_id);
-	const struct hf_export_entry *entry = hf_export_table_at(&service->export_table, export);
-
-	*homep = entry ? entry->home : export_id;
-	return export;
-}
-
-static uint64_t export_id_of(void *user, uint32_t export)
-{
-	struct hf_file_service *service = user;
-	const struct hf_export_entry *entry = hf_export_table_at(&service->export_table, export);
-
-	return entry ? entry->export_id : 0;
-}
-
-static bool is_secure(void *user, uint32_t export)
-{
-	struct hf_file_service *service = user;
-	const struct hf_export_entry *entry = hf_export_table_at(&service->export_table, export);
-
-	return entry && entry->is_secure;
-}
-
-static enum hf_transport transport_of(void *user, uint32_t export)
-{
-	struct hf_file_service *service = user;
-	const struct hf_export_entry *entry = hf_export_table_at(&service->export_table, export);
-
-	return entry ? entry->transport : HF_TRANSPORT_ANY;
-}
-
-bool hf_file_service_demands_tls(void *user)
-{
-	struct hf_file_service *service = user;
-
-	return hf_export_table_demands_tls(&service->export_table);
+	return &service->export_table;
 }
 
 struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service)
@@ -345,66 +309,18 @@ struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service)
 		.fair = service->lock_fair,
 		.watch = service->watch,
 		.local = service->local,
-		.export_number_of = export_number_of,
-		.export_id_of = export_id_of,
-		.is_secure = is_secure,
-		.transport_of = transport_of,
-		.demands_tls = hf_file_service_demands_tls,
-		.user = service,
+		.export_number_of = hf_export_table_number,
+		.export_id_of = hf_export_table_id,
+		.is_secure = hf_export_table_is_secure,
+		.transport_of = hf_export_table_transport,
+		.demands_tls = hf_export_table_demands_tls,
+		.user = &service->export_table,
 	};
 }
 
-static struct hf_bytes export_name(void *user, uint32_t export)
+static void take_up(void *local, uint32_t export, struct hf_bytes key)
 {
-	struct hf_file_service *service = user;
-
-	return hf_bytes_of_str(hf_export_table_name(&service->export_table, export));
-}
-
-static bool export_find(void *user, struct hf_bytes name, uint32_t *exportp)
-{
-	struct hf_file_service *service = user;
-
-	return hf_export_table_find(&service->export_table, name, exportp);
-}
-
-/* Empty if the server's key did not seal the handle. */
-static struct hf_bytes rehandle(const struct hf_file_service *service, struct hf_bytes handle,
-				uint64_t export_id, uint8_t room[HF_LOCK_HANDLE_MAX])
-{
-	struct hf_handle made;
-
-	if (!hf_exports_rehandle(service->exports, handle, export_id, &made))
-		return (struct hf_bytes){ 0 };
-	memcpy(room, made.bytes, made.len);
-	return hf_bytes_of(room, made.len);
-}
-
-static struct hf_bytes export_key(void *user, uint32_t export, struct hf_bytes handle,
-				  uint8_t room[HF_LOCK_HANDLE_MAX])
-{
-	struct hf_file_service *service = user;
-	const struct hf_export_entry *entry = hf_export_table_at(&service->export_table, export);
-
-	return entry ? rehandle(service, handle, entry->home, room) : handle;
-}
-
-static struct hf_bytes export_handle(void *user, uint32_t export, struct hf_bytes key,
-				     uint8_t room[HF_LOCK_HANDLE_MAX])
-{
-	struct hf_file_service *service = user;
-	const struct hf_export_entry *entry = hf_export_table_at(&service->export_table, export);
-
-	if (!entry || entry->home == entry->export_id)
-		return key;
-	return rehandle(service, key, entry->export_id, room);
-}
-
-static void take_up(void *user, uint32_t export, struct hf_bytes key)
-{
-	struct hf_file_service *service = user;
-
-	hf_local_take_up(service->local, export, key);
+	hf_local_take_up(local, export, key);
 }
 
 uint64_t hf_file_service_key_print(const struct hf_file_service *service)
@@ -415,42 +331,27 @@ uint64_t hf_file_service_key_print(const struct hf_file_service *service)
 struct hf_recovery_exports hf_file_service_exports(struct hf_file_service *service)
 {
 	return (struct hf_recovery_exports){
-		.name = export_name,
-		.find = export_find,
-		.key = export_key,
-		.handle = export_handle,
+		.name = hf_export_table_name,
+		.find = hf_export_table_find,
+		.key = hf_export_table_key,
+		.handle = hf_export_table_handle,
+		.user = &service->export_table,
 		.take_up = take_up,
-		.user = service,
+		.take_up_user = service->local,
 	};
 }
 
 /* Locks in the kernel */
-
-static enum hf_local_locks local_policy(void *user, uint32_t export)
-{
-	struct hf_file_service *service = user;
-	const struct hf_export_entry *entry = hf_export_table_at(&service->export_table, export);
-
-	return entry ? entry->local_locks : HF_LOCAL_LOCKS_OFF;
-}
-
-static uint64_t local_disk(void *user, uint32_t export)
-{
-	uint64_t home;
-
-	export_number_of(user, export_id_of(user, export), &home);
-	return home;
-}
 
 static int make_local(struct hf_file_service *service, struct hf_loop *loop)
 {
 	const struct hf_local_options options = {
 		.loop = loop,
 		.exports = service->exports,
-		.policy = local_policy,
-		.handle = export_handle,
-		.disk = local_disk,
-		.user = service,
+		.policy = hf_export_table_local_locks,
+		.handle = hf_export_table_handle,
+		.disk = hf_export_table_home,
+		.user = &service->export_table,
 		.fair = service->lock_fair,
 	};
 
@@ -477,23 +378,6 @@ void hf_file_service_set_locks(struct hf_file_service *service, struct hf_locks 
 	hf_local_set_locks(service->local, locks);
 	if (hf_export_table_has_local_locks(&service->export_table))
 		hf_local_restore(service->local);
-}
-
-bool hf_file_service_is_client(void *user, const struct hf_addr *peer)
-{
-	struct hf_file_service *service = user;
-	struct hf_export_list list;
-	bool is_client = false;
-
-	if (hf_exports_list(service->exports, &list) < 0)
-		return false;
-	for (size_t i = 0; i < list.n && !is_client; i++) {
-		int answer = hf_export_admit(list.items[i], peer, NULL);
-
-		is_client = answer == HF_ADMITTED || answer == HF_REFUSED_PORT;
-	}
-	hf_export_list_clear(&list);
-	return is_client;
 }
 
 /* Life */
@@ -572,6 +456,7 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 		return hf_trace(-ENOMEM);
 	hf_nfs3_recorder_init(&service->recorder);
 	r = hf_exports_new(&service->exports, &options);
+	service->export_table.exports = service->exports;
 	if (r == 0)
 		r = hf_jobs_new(&service->jobs, threads_for_files(config), SPARE_THREADS);
 	if (r == 0)

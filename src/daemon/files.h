@@ -1,7 +1,7 @@
 /*
  * The file service as a whole: exports, the file threads, NFS and MOUNT. It
- * also answers questions of other parts about exports: the lock table's number
- * of an export, its name in the store, and which clients may use any export.
+ * gives the table of exports to the parts that ask about them: locks, their
+ * recovery, the status service.
  */
 #pragma once
 
@@ -15,6 +15,7 @@
 
 struct hf_config;
 struct hf_export_list;
+struct hf_export_table;
 struct hf_file_service;
 struct hf_jobs;
 struct hf_local;
@@ -50,6 +51,7 @@ void hf_file_service_wait(struct hf_file_service *service);
 
 /* For other parts; each borrows @service. */
 struct hf_jobs *hf_file_service_jobs(struct hf_file_service *service);
+struct hf_export_table *hf_file_service_table(struct hf_file_service *service);
 struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service);
 /* Identifies the key that seals handles. */
 uint64_t hf_file_service_key_print(const struct hf_file_service *service);
@@ -58,5 +60,3 @@ struct hf_local *hf_file_service_local(struct hf_file_service *service);
 /* Gives it the lock table after loading: where an export wants that, the loaded locks are also taken in the
  * kernel. */
 void hf_file_service_set_locks(struct hf_file_service *service, struct hf_locks *locks);
-bool hf_file_service_is_client(void *service, const struct hf_addr *peer);
-bool hf_file_service_demands_tls(void *service); /* of any export */

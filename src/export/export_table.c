@@ -15,6 +15,20 @@ void hf_export_table_deinit(struct hf_export_table *table)
 	*table = (struct hf_export_table){ 0 };
 }
 
+/* 0: none. */
+static uint32_t number_of(const struct hf_export_table *table, uint64_t export_id)
+{
+	for (size_t i = 0; i < table->n; i++)
+		if (table->entries[i].export_id == export_id)
+			return (uint32_t)(i + 1);
+	return 0;
+}
+
+static const struct hf_export_entry *entry_at(const struct hf_export_table *table, uint32_t number)
+{
+	return number >= 1 && number <= table->n ? &table->entries[number - 1] : NULL;
+}
+
 static uint64_t home_on(const struct hf_export_table *table, dev_t device, uint64_t otherwise)
 {
 	for (size_t i = 0; i < table->n; i++)
@@ -28,7 +42,7 @@ int hf_export_table_add(struct hf_export_table *table, const struct hf_export *e
 	struct hf_export_entry *entries;
 	char *copy;
 
-	if (hf_export_table_number(table, export->id))
+	if (number_of(table, export->id))
 		return 0;
 	entries = realloc(table->entries, (table->n + 1) * sizeof(*entries));
 	if (!entries)
@@ -48,7 +62,7 @@ int hf_export_table_add(struct hf_export_table *table, const struct hf_export *e
 
 void hf_export_table_note(struct hf_export_table *table, const struct hf_export *export)
 {
-	uint32_t number = hf_export_table_number(table, export->id);
+	uint32_t number = number_of(table, export->id);
 	dev_t device = export->volume->root_stat.st_dev;
 	struct hf_export_entry *entry;
 
@@ -65,16 +79,50 @@ void hf_export_table_note(struct hf_export_table *table, const struct hf_export 
 		entry->is_secure |= export->settings.rules[i].secure;
 }
 
-uint32_t hf_export_table_number(const struct hf_export_table *table, uint64_t export_id)
+bool hf_export_table_has_local_locks(const struct hf_export_table *table)
 {
 	for (size_t i = 0; i < table->n; i++)
-		if (table->entries[i].export_id == export_id)
-			return (uint32_t)(i + 1);
-	return 0;
+		if (table->entries[i].local_locks != HF_LOCAL_LOCKS_OFF)
+			return true;
+	return false;
 }
 
-bool hf_export_table_find(const struct hf_export_table *table, struct hf_bytes name, uint32_t *numberp)
+/* What locks and their recovery ask */
+
+uint32_t hf_export_table_number(void *user, uint64_t export_id, uint64_t *homep)
 {
+	const struct hf_export_table *table = user;
+	uint32_t number = number_of(table, export_id);
+
+	*homep = number ? table->entries[number - 1].home : export_id;
+	return number;
+}
+
+uint64_t hf_export_table_id(void *user, uint32_t number)
+{
+	const struct hf_export_entry *entry = entry_at(user, number);
+
+	return entry ? entry->export_id : 0;
+}
+
+uint64_t hf_export_table_home(void *user, uint32_t number)
+{
+	const struct hf_export_entry *entry = entry_at(user, number);
+
+	return entry ? entry->home : 0;
+}
+
+struct hf_bytes hf_export_table_name(void *user, uint32_t number)
+{
+	const struct hf_export_entry *entry = entry_at(user, number);
+
+	return hf_bytes_of_str(entry ? entry->name : "");
+}
+
+bool hf_export_table_find(void *user, struct hf_bytes name, uint32_t *numberp)
+{
+	const struct hf_export_table *table = user;
+
 	for (size_t i = 0; i < table->n; i++)
 		if (hf_bytes_equal(hf_bytes_of_str(table->entries[i].name), name)) {
 			*numberp = (uint32_t)(i + 1);
@@ -83,30 +131,79 @@ bool hf_export_table_find(const struct hf_export_table *table, struct hf_bytes n
 	return false;
 }
 
-const char *hf_export_table_name(const struct hf_export_table *table, uint32_t number)
+bool hf_export_table_is_secure(void *user, uint32_t number)
 {
-	const struct hf_export_entry *entry = hf_export_table_at(table, number);
+	const struct hf_export_entry *entry = entry_at(user, number);
 
-	return entry ? entry->name : "";
+	return entry && entry->is_secure;
 }
 
-const struct hf_export_entry *hf_export_table_at(const struct hf_export_table *table, uint32_t number)
+enum hf_transport hf_export_table_transport(void *user, uint32_t number)
 {
-	return number >= 1 && number <= table->n ? &table->entries[number - 1] : NULL;
+	const struct hf_export_entry *entry = entry_at(user, number);
+
+	return entry ? entry->transport : HF_TRANSPORT_ANY;
 }
 
-bool hf_export_table_demands_tls(const struct hf_export_table *table)
+enum hf_local_locks hf_export_table_local_locks(void *user, uint32_t number)
 {
+	const struct hf_export_entry *entry = entry_at(user, number);
+
+	return entry ? entry->local_locks : HF_LOCAL_LOCKS_OFF;
+}
+
+bool hf_export_table_demands_tls(void *user)
+{
+	const struct hf_export_table *table = user;
+
 	for (size_t i = 0; i < table->n; i++)
 		if (table->entries[i].transport != HF_TRANSPORT_ANY)
 			return true;
 	return false;
 }
 
-bool hf_export_table_has_local_locks(const struct hf_export_table *table)
+bool hf_export_table_has_client(void *user, const struct hf_addr *peer)
 {
-	for (size_t i = 0; i < table->n; i++)
-		if (table->entries[i].local_locks != HF_LOCAL_LOCKS_OFF)
-			return true;
-	return false;
+	const struct hf_export_table *table = user;
+	struct hf_export_list list;
+	bool has_client = false;
+
+	if (hf_exports_list(table->exports, &list) < 0)
+		return false;
+	for (size_t i = 0; i < list.n && !has_client; i++) {
+		int answer = hf_export_admit(list.items[i], peer, NULL);
+
+		has_client = answer == HF_ADMITTED || answer == HF_REFUSED_PORT;
+	}
+	hf_export_list_clear(&list);
+	return has_client;
+}
+
+static struct hf_bytes rehandle(const struct hf_export_table *table, struct hf_bytes handle,
+				uint64_t export_id, uint8_t room[HF_LOCK_HANDLE_MAX])
+{
+	struct hf_handle made;
+
+	if (!hf_exports_rehandle(table->exports, handle, export_id, &made))
+		return (struct hf_bytes){ 0 };
+	memcpy(room, made.bytes, made.len);
+	return hf_bytes_of(room, made.len);
+}
+
+struct hf_bytes hf_export_table_key(void *user, uint32_t number, struct hf_bytes handle,
+				    uint8_t room[HF_LOCK_HANDLE_MAX])
+{
+	const struct hf_export_entry *entry = entry_at(user, number);
+
+	return entry ? rehandle(user, handle, entry->home, room) : handle;
+}
+
+struct hf_bytes hf_export_table_handle(void *user, uint32_t number, struct hf_bytes key,
+				       uint8_t room[HF_LOCK_HANDLE_MAX])
+{
+	const struct hf_export_entry *entry = entry_at(user, number);
+
+	if (!entry || entry->home == entry->export_id)
+		return key;
+	return rehandle(user, key, entry->export_id, room);
 }

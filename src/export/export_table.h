@@ -19,6 +19,7 @@
 
 #include "base/bytes.h"
 #include "export/export.h"
+#include "lock/lock.h"
 
 struct hf_export_entry {
 	uint64_t export_id;
@@ -31,6 +32,7 @@ struct hf_export_entry {
 };
 
 struct hf_export_table {
+	struct hf_exports *exports;      /* their key seals the handles */
 	struct hf_export_entry *entries; /* the number is the index, from 1 */
 	size_t n;
 };
@@ -40,12 +42,28 @@ void hf_export_table_deinit(struct hf_export_table *table);
 int hf_export_table_add(struct hf_export_table *table, const struct hf_export *export);
 /* Records the export as it is configured now. */
 void hf_export_table_note(struct hf_export_table *table, const struct hf_export *export);
-uint32_t hf_export_table_number(const struct hf_export_table *table, uint64_t export_id); /* 0: none */
-bool hf_export_table_find(const struct hf_export_table *table, struct hf_bytes name, uint32_t *numberp);
-const char *hf_export_table_name(const struct hf_export_table *table, uint32_t number); /* "": none */
-const struct hf_export_entry *hf_export_table_at(const struct hf_export_table *table,
-						 uint32_t number); /* or NULL */
-/* Does any export demand TLS? One that a reload removed counts: there may be locks in it. */
-bool hf_export_table_demands_tls(const struct hf_export_table *table);
 /* Does any export have local locks? */
 bool hf_export_table_has_local_locks(const struct hf_export_table *table);
+
+/* What locks and their recovery ask. The parts above take these functions as call-backs, so that a test can
+ * replace the table: @user is a struct hf_export_table. */
+
+/* 0: none. *homep is the home of its file system, or @export_id. */
+uint32_t hf_export_table_number(void *user, uint64_t export_id, uint64_t *homep);
+uint64_t hf_export_table_id(void *user, uint32_t number);          /* 0: none */
+uint64_t hf_export_table_home(void *user, uint32_t number);        /* 0: none */
+struct hf_bytes hf_export_table_name(void *user, uint32_t number); /* empty: none */
+bool hf_export_table_find(void *user, struct hf_bytes name, uint32_t *numberp);
+bool hf_export_table_is_secure(void *user, uint32_t number);
+enum hf_transport hf_export_table_transport(void *user, uint32_t number);
+enum hf_local_locks hf_export_table_local_locks(void *user, uint32_t number);
+/* Does any export demand TLS? One that a reload removed counts: there may be locks in it. */
+bool hf_export_table_demands_tls(void *user);
+/* May this address use any export? */
+bool hf_export_table_has_client(void *user, const struct hf_addr *peer);
+/* The lock table's key of the file with this handle, and the way back. The result is in @room, or is the
+ * argument itself, or is empty if the server's key did not seal the handle. */
+struct hf_bytes hf_export_table_key(void *user, uint32_t number, struct hf_bytes handle,
+				    uint8_t room[HF_LOCK_HANDLE_MAX]);
+struct hf_bytes hf_export_table_handle(void *user, uint32_t number, struct hf_bytes key,
+				       uint8_t room[HF_LOCK_HANDLE_MAX]);

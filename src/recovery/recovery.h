@@ -130,8 +130,9 @@ struct hf_recovery_exports {
 				  uint8_t room[HF_LOCK_HANDLE_MAX]);
 	/* A stored lock in this file is loaded after the start: a reload exports its directory again. Called
 	 * in the middle of a load (lock/lock.h), so it must not ask the lock table. May be NULL. */
-	void (*take_up)(void *user, uint32_t export, struct hf_bytes key);
+	void (*take_up)(void *take_up_user, uint32_t export, struct hf_bytes key);
 	void *user;
+	void *take_up_user;
 };
 
 struct hf_recovery_options {

@@ -859,7 +859,7 @@ static int take_up_lock(void *user, const struct hf_store_lock *fact)
 		return hf_not_exported_add_lock(recovery, fact);
 	if (loading->locks && !has_died(client)) {
 		if (recovery->exports.take_up)
-			recovery->exports.take_up(recovery->exports.user, loading->place.export,
+			recovery->exports.take_up(recovery->exports.take_up_user, loading->place.export,
 						  loading->place.key);
 		return load_lock(loading, fact);
 	}
