@@ -9,7 +9,7 @@
  * One hf_nfs3 serves all lanes. It is created before they run and freed after
  * all calls have ended.
  *
- *	program.c   the table of procedures
+ *	program.c   the tables of procedures
  *	op.c        one call in progress, on the loop or on a file thread
  *	proc_*.c    the procedures: attributes, I/O, lookup, creating, names, listing, file system
  *	record.c    what is written about single calls: slow ones, and the audit log

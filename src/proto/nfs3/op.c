@@ -11,30 +11,6 @@
 #include "loop/loop.h"
 #include "proto/nfs3/record.h"
 
-static const struct hf_nfs3_proc procs[HF_N_NFSPROC3] = {
-	[NFSPROC3_GETATTR] = { "GETATTR", hf_nfs3_proc_getattr, .on_loop = true },
-	[NFSPROC3_SETATTR] = { "SETATTR", hf_nfs3_proc_setattr, .n_unknown = 2 },
-	[NFSPROC3_LOOKUP] = { "LOOKUP", hf_nfs3_proc_lookup, .on_loop = true },
-	[NFSPROC3_ACCESS] = { "ACCESS", hf_nfs3_proc_access, .on_loop = true },
-	[NFSPROC3_READLINK] = { "READLINK", hf_nfs3_proc_readlink },
-	[NFSPROC3_READ] = { "READ", hf_nfs3_proc_read, .on_loop = true },
-	[NFSPROC3_WRITE] = { "WRITE", hf_nfs3_proc_write },
-	[NFSPROC3_CREATE] = { "CREATE", hf_nfs3_proc_create, .n_unknown = 2 },
-	[NFSPROC3_MKDIR] = { "MKDIR", hf_nfs3_proc_mkdir, .n_unknown = 2 },
-	[NFSPROC3_SYMLINK] = { "SYMLINK", hf_nfs3_proc_symlink, .n_unknown = 2 },
-	[NFSPROC3_MKNOD] = { "MKNOD", hf_nfs3_proc_mknod, .n_unknown = 2 },
-	[NFSPROC3_REMOVE] = { "REMOVE", hf_nfs3_proc_remove, .n_unknown = 2 },
-	[NFSPROC3_RMDIR] = { "RMDIR", hf_nfs3_proc_rmdir, .n_unknown = 2 },
-	[NFSPROC3_RENAME] = { "RENAME", hf_nfs3_proc_rename, .n_unknown = 4 },
-	[NFSPROC3_LINK] = { "LINK", hf_nfs3_proc_link, .n_unknown = 3 },
-	[NFSPROC3_READDIR] = { "READDIR", hf_nfs3_proc_readdir, .on_loop = true },
-	[NFSPROC3_READDIRPLUS] = { "READDIRPLUS", hf_nfs3_proc_readdirplus, .on_loop = true },
-	[NFSPROC3_FSSTAT] = { "FSSTAT", hf_nfs3_proc_fsstat },
-	[NFSPROC3_FSINFO] = { "FSINFO", hf_nfs3_proc_fsinfo, .on_loop = true },
-	[NFSPROC3_PATHCONF] = { "PATHCONF", hf_nfs3_proc_pathconf },
-	[NFSPROC3_COMMIT] = { "COMMIT", hf_nfs3_proc_commit },
-};
-
 /* Serving */
 
 /* The sync failed, so replace the procedure's reply by an error. */
@@ -172,13 +148,13 @@ static void hand_over(const struct hf_nfs3_op *begun)
 	hf_jobs_submit_open(op->nfs->jobs, loop, &op->job, &payer, run_apart, on_ran);
 }
 
-void hf_nfs3_serve(struct hf_nfs3 *nfs, struct hf_rpc_call *call, enum nfsproc3 number)
+void hf_nfs3_serve(struct hf_nfs3 *nfs, struct hf_rpc_call *call, const struct hf_nfs3_proc *proc)
 {
 	struct hf_nfs3_op op;
 
 	op.nfs = nfs;
 	op.call = call;
-	op.proc = &procs[number];
+	op.proc = proc;
 	op.may_block = false;
 	op.is_made = false;
 	op.stat = NFS3_OK;
@@ -195,11 +171,6 @@ void hf_nfs3_serve(struct hf_nfs3 *nfs, struct hf_rpc_call *call, enum nfsproc3 
 }
 
 /* Shared */
-
-struct hf_xdr_in *hf_nfs3_args(struct hf_nfs3_op *op)
-{
-	return hf_rpc_call_args(op->call);
-}
 
 struct hf_xdr_out *hf_nfs3_reply(struct hf_nfs3_op *op, enum nfsstat3 stat, size_t max)
 {

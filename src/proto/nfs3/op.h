@@ -55,8 +55,8 @@ struct hf_nfs3_op {
 	struct hf_sync sync;      /* files to sync before the reply */
 };
 
-/* Serves @call with the procedure of this number. */
-void hf_nfs3_serve(struct hf_nfs3 *nfs, struct hf_rpc_call *call, enum nfsproc3 number);
+/* Serves @call with this procedure. */
+void hf_nfs3_serve(struct hf_nfs3 *nfs, struct hf_rpc_call *call, const struct hf_nfs3_proc *proc);
 
 /* Counts a call that is done, on the loop. */
 HF_NOINLINE void hf_nfs3_count(struct hf_nfs3_op *op, struct hf_usage *usage);
@@ -100,7 +100,10 @@ bool hf_nfs3_is_too_long_here(const struct hf_nfs3_op *op);
  * delays the reply until the file is on stable storage, unless the export is async. */
 void hf_nfs3_sync_before_reply(struct hf_nfs3_op *op, const struct hf_export *export, struct hf_file *file);
 
-struct hf_xdr_in *hf_nfs3_args(struct hf_nfs3_op *op);
+static inline struct hf_xdr_in *hf_nfs3_args(struct hf_nfs3_op *op)
+{
+	return hf_rpc_call_args(op->call);
+}
 /* Room for results of at most @max bytes; writes the status. */
 struct hf_xdr_out *hf_nfs3_reply(struct hf_nfs3_op *op, enum nfsstat3 stat, size_t max);
 /* The most data or listing that the transport carries in a reply. */

@@ -1,8 +1,33 @@
-/* The program's table. Replies of calls that must not run twice are cached. */
+/* The tables of procedures: how each is served, and which replies are cached because the call must not run
+ * twice. */
 #include "base/macros.h"
 #include "loop/loop.h"
 #include "proto/nfs3/nfs3.h"
 #include "proto/nfs3/op.h"
+
+static const struct hf_nfs3_proc procs[HF_N_NFSPROC3] = {
+	[NFSPROC3_GETATTR] = { "GETATTR", hf_nfs3_proc_getattr, .on_loop = true },
+	[NFSPROC3_SETATTR] = { "SETATTR", hf_nfs3_proc_setattr, .n_unknown = 2 },
+	[NFSPROC3_LOOKUP] = { "LOOKUP", hf_nfs3_proc_lookup, .on_loop = true },
+	[NFSPROC3_ACCESS] = { "ACCESS", hf_nfs3_proc_access, .on_loop = true },
+	[NFSPROC3_READLINK] = { "READLINK", hf_nfs3_proc_readlink },
+	[NFSPROC3_READ] = { "READ", hf_nfs3_proc_read, .on_loop = true },
+	[NFSPROC3_WRITE] = { "WRITE", hf_nfs3_proc_write },
+	[NFSPROC3_CREATE] = { "CREATE", hf_nfs3_proc_create, .n_unknown = 2 },
+	[NFSPROC3_MKDIR] = { "MKDIR", hf_nfs3_proc_mkdir, .n_unknown = 2 },
+	[NFSPROC3_SYMLINK] = { "SYMLINK", hf_nfs3_proc_symlink, .n_unknown = 2 },
+	[NFSPROC3_MKNOD] = { "MKNOD", hf_nfs3_proc_mknod, .n_unknown = 2 },
+	[NFSPROC3_REMOVE] = { "REMOVE", hf_nfs3_proc_remove, .n_unknown = 2 },
+	[NFSPROC3_RMDIR] = { "RMDIR", hf_nfs3_proc_rmdir, .n_unknown = 2 },
+	[NFSPROC3_RENAME] = { "RENAME", hf_nfs3_proc_rename, .n_unknown = 4 },
+	[NFSPROC3_LINK] = { "LINK", hf_nfs3_proc_link, .n_unknown = 3 },
+	[NFSPROC3_READDIR] = { "READDIR", hf_nfs3_proc_readdir, .on_loop = true },
+	[NFSPROC3_READDIRPLUS] = { "READDIRPLUS", hf_nfs3_proc_readdirplus, .on_loop = true },
+	[NFSPROC3_FSSTAT] = { "FSSTAT", hf_nfs3_proc_fsstat },
+	[NFSPROC3_FSINFO] = { "FSINFO", hf_nfs3_proc_fsinfo, .on_loop = true },
+	[NFSPROC3_PATHCONF] = { "PATHCONF", hf_nfs3_proc_pathconf },
+	[NFSPROC3_COMMIT] = { "COMMIT", hf_nfs3_proc_commit },
+};
 
 static void handle_null(void *service, struct hf_rpc_call *call)
 {
@@ -11,7 +36,7 @@ static void handle_null(void *service, struct hf_rpc_call *call)
 
 static void handle_call(void *service, struct hf_rpc_call *call)
 {
-	hf_nfs3_serve(service, call, (enum nfsproc3)hf_rpc_call_header(call)->procedure);
+	hf_nfs3_serve(service, call, &procs[hf_rpc_call_header(call)->procedure]);
 }
 
 static const struct hf_rpc_proc procs3[] = {
