@@ -15,7 +15,8 @@
  * Everything runs on one loop.
  *
  *	portmap.c        chooses
- *	embedded.c       the server's own rpcbind on its sockets; rpcbind.c: its program
+ *	embedded.c       the server's own rpcbind on its sockets
+ *	program.c        the tables of its procedures; rpcbind.c: what they share
  *	proc_pmap.c      version 2; proc_rpcb.c: versions 3 and 4
  *	mappings.c       the table of mappings
  *	registrar*.c     registers the server's programs with another rpcbind

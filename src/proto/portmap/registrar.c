@@ -263,7 +263,7 @@ void hf_registrar_stop(struct hf_registrar *registrar, void (*done)(void *user),
 
 /* Events */
 
-void hf_registrar_answered(void *user, const struct hf_rpc_result *result)
+static void on_answered(void *user, const struct hf_rpc_result *result)
 {
 	struct hf_registrar *registrar = user;
 
@@ -317,6 +317,7 @@ int hf_registrar_new(struct hf_registrar **registrarp, struct hf_loop *loop, str
 	}
 	registrar->loop = loop;
 	registrar->client = client;
+	registrar->answered = on_answered;
 	registrar->rpcbind.port = rpcbind_port;
 	registrar->checked = checked;
 	registrar->user = user;

@@ -13,7 +13,7 @@
 
 static void begin(struct hf_registrar *registrar, const struct hf_rpc_request *request)
 {
-	int r = hf_rpc_client_call(registrar->client, &registrar->pending, request, hf_registrar_answered,
+	int r = hf_rpc_client_call(registrar->client, &registrar->pending, request, registrar->answered,
 				   registrar);
 
 	if (r < 0) {
@@ -27,7 +27,7 @@ void hf_registrar_call_failed(struct hf_task *task)
 	struct hf_registrar *registrar = hf_container_of(task, struct hf_registrar, failure);
 	struct hf_rpc_result result = { .outcome = HF_RPC_OUTCOME_UNREACHABLE, .stage = HF_RPC_STAGE_SEND };
 
-	hf_registrar_answered(registrar, &result);
+	registrar->answered(registrar, &result);
 }
 
 static void call_rpcbind(struct hf_registrar *registrar, uint32_t procedure, const void *args, size_t len)

@@ -51,7 +51,8 @@ struct hf_registrar {
 	bool on_ipv6; /* tries the second address */
 	uint32_t version;
 	struct hf_registrar_report report;
-	struct hf_timer timer; /* starts the next round; while stopping: the time limit */
+	struct hf_timer timer;   /* starts the next round; while stopping: the time limit */
+	hf_rpc_done_fn answered; /* (c) a call has ended */
 	struct hf_rpc_pending *pending;
 	struct hf_task failure; /* reports a call that could not be started */
 	struct hf_task telling; /* calls done after the stop */
@@ -60,7 +61,7 @@ struct hf_registrar {
 	size_t n_left; /* mappings that rpcbind did not remove */
 };
 
-/* registrar_calls.c: each ends in hf_registrar_answered(), never from within the call. */
+/* registrar_calls.c: each ends in answered(), never from within the call. */
 void hf_registrar_call_dump(struct hf_registrar *registrar);
 void hf_registrar_call_set(struct hf_registrar *registrar, const struct registrar_item *item);
 void hf_registrar_call_unset(struct hf_registrar *registrar, const struct registrar_item *item);
@@ -71,6 +72,3 @@ bool hf_registrar_read_dump(struct hf_registrar *registrar, struct hf_xdr_in *in
 
 /* registrar_complain.c: counts the conflict, and logs it once until it is resolved. */
 void hf_registrar_complain(struct hf_registrar *registrar, struct registrar_item *item);
-
-/* registrar.c */
-void hf_registrar_answered(void *user, const struct hf_rpc_result *result);
