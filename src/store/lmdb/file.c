@@ -20,24 +20,6 @@
 #define LOCK_FILE      "store.lock"
 #define NEW_FILE       "store.mdb.new"
 
-int hf_lmdb_error(int rc)
-{
-	switch (rc) {
-	case 0:
-		return 0;
-	case MDB_MAP_FULL:
-	case MDB_TXN_FULL:
-		return -ENOSPC;
-	case MDB_INVALID:
-	case MDB_VERSION_MISMATCH:
-	case MDB_CORRUPTED:
-	case MDB_PAGE_NOTFOUND:
-		return -EBADMSG;
-	default:
-		return rc > 0 ? -rc : -EIO;
-	}
-}
-
 int hf_lmdb_lock_folder(struct hf_lmdb *lmdb)
 {
 	char pid[16] = "";

@@ -81,8 +81,10 @@ static inline struct hf_lmdb *hf_lmdb_of(struct hf_store *store)
 	return (struct hf_lmdb *)store; /* struct hf_store is the first member */
 }
 
-/* file.c: LMDB itself */
+/* error.c */
 int hf_lmdb_error(int rc); /* translates LMDB's codes to -errno */
+
+/* file.c: LMDB itself */
 int hf_lmdb_lock_folder(struct hf_lmdb *lmdb);
 /* Checks the file and opens it, or creates it; logs what is wrong. */
 int hf_lmdb_open_file(struct hf_lmdb *lmdb);
