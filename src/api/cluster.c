@@ -13,11 +13,6 @@
 #include "api/internal.h"
 #include "base/log.h"
 
-bool hf_api_is_standby(const struct hf_api *api)
-{
-	return !api->options.recovery;
-}
-
 const char *hf_api_role(const struct hf_api *api)
 {
 	struct hf_cluster_view view;

@@ -252,6 +252,11 @@ struct hf_api {
 	struct hf_events events;
 };
 
+static inline bool hf_api_is_standby(const struct hf_api *api)
+{
+	return !api->options.recovery;
+}
+
 /* http.c */
 int hf_api_http_start(struct hf_api *api);
 void hf_api_http_stop(struct hf_api *api);
@@ -331,7 +336,6 @@ json_t *hf_api_show_usage(struct hf_api_request *request);
 int hf_api_look_revoke(struct hf_api_request *request);
 
 /* cluster.c: look on the loop, show on the HTTP thread */
-bool hf_api_is_standby(const struct hf_api *api);
 void hf_api_refuse_as_standby(struct hf_api_request *request); /* 503, and names the active node */
 void hf_api_look_ready_in_cluster(struct hf_api_request *request);
 void hf_api_look_standby_status(struct hf_api_request *request);
