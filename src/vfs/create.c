@@ -112,12 +112,12 @@ static int use_existing(struct hf_file *dir, const struct hf_identity *caller, c
 				   .size = set->size,
 				   .atime.tv_nsec = UTIME_OMIT,
 				   .mtime.tv_nsec = UTIME_OMIT };
-	struct stat st;
+	struct stat dir_st, st;
 	int r;
 
 	if (how == HF_CREATE_GUARDED)
 		return -EEXIST;
-	r = hf_dir_lookup(dir, caller, name, false, filep, &st);
+	r = hf_dir_lookup(dir, caller, name, 0, &dir_st, filep, &st);
 	if (r < 0)
 		return r;
 	if (how == HF_CREATE_EXCLUSIVE)

@@ -72,6 +72,7 @@ struct hf_file {
 	_Atomic unsigned int n_refs;
 	_Atomic unsigned int n_pins; /* changed under lock */
 	_Atomic uint32_t used;       /* the sweep in which it was last used */
+	_Atomic uint64_t placed_in;  /* the last turn of a loop that found this directory in its volume */
 	bool is_forgotten;           /* lookups do not find it any more; under its shard's lock */
 	/* Held during a change, from the attributes before to those after, so that no other change of this
 	 * server comes between. Two locks are taken in the order of their addresses. */

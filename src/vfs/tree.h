@@ -36,10 +36,10 @@ int hf_dir_check(struct hf_file *dir, struct stat *stp);
 /* The same for any file; the place of other types than directories is not checked. */
 int hf_file_check(struct hf_file *file, struct stat *stp);
 
-/* With @cached: -EAGAIN if the kernel would have to wait. ".." of the root is the root. *stp: the file's
- * attributes. */
+/* @turn: on a loop, the time of its turn, and -EAGAIN if the kernel would have to wait; 0: on a thread that
+ * may wait. ".." of the root is the root. *dir_stp, *stp: attributes of the directory and of the file. */
 int hf_dir_lookup(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
-		  bool cached, struct hf_file **filep, struct stat *stp);
+		  uint64_t turn, struct stat *dir_stp, struct hf_file **filep, struct stat *stp);
 
 /* Making. *filep stays NULL if the object was made, but memory or descriptors to open it ran out. */
 enum hf_create_how {

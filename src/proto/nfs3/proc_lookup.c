@@ -7,7 +7,7 @@
 #include "vfs/tree.h"
 
 static int lookup(struct hf_nfs3_op *op, const struct hf_nfs3_object *dir, struct hf_bytes bytes,
-		  struct hf_file **filep, struct stat *stp)
+		  struct stat *dir_stp, struct hf_file **filep, struct stat *stp)
 {
 	struct hf_name name;
 	int r = hf_name_get(&name, bytes);
@@ -15,7 +15,9 @@ static int lookup(struct hf_nfs3_op *op, const struct hf_nfs3_object *dir, struc
 	/* A lookup in a file returns NOTDIR before the name is checked. */
 	if (!S_ISDIR(dir->file->type))
 		return -ENOTDIR;
-	return r < 0 ? r : hf_dir_lookup(dir->file, &dir->caller, &name, !op->may_block, filep, stp);
+	return r < 0 ? r
+		     : hf_dir_lookup(dir->file, &dir->caller, &name, op->may_block ? 0 : op->begun, dir_stp,
+				     filep, stp);
 }
 
 int hf_nfs3_proc_lookup(struct hf_nfs3_op *op)
@@ -27,14 +29,14 @@ int hf_nfs3_proc_lookup(struct hf_nfs3_op *op)
 	struct hf_bytes name = hf_xdr_get_opaque(in, HF_NFS3_MAX_NAME);
 	struct hf_handle found;
 	struct hf_xdr_out *out;
-	struct stat st;
+	struct stat dir_st, st;
 	int stat, r;
 
 	stat = hf_nfs3_find(op, handle, HF_NFS3_READS, &dir);
 	if (stat < 0)
 		return stat;
 	if (stat == NFS3_OK) {
-		r = lookup(op, &dir, name, &file, &st);
+		r = lookup(op, &dir, name, &dir_st, &file, &st);
 		if (hf_nfs3_must_wait(op, r))
 			return r;
 		stat = hf_nfsstat3_of(r);
@@ -45,7 +47,8 @@ int hf_nfs3_proc_lookup(struct hf_nfs3_op *op)
 		hf_nfs3_put_fh(out, &found);
 		hf_nfs3_put_post_op_attr(out, dir.export, &st);
 	}
-	hf_nfs3_put_post_op_attr(out, dir.export, hf_nfs3_stat(&dir, &st));
+	/* A LOOKUP changes nothing: what was read to check the directory is as good as another question. */
+	hf_nfs3_put_post_op_attr(out, dir.export, stat == NFS3_OK ? &dir_st : hf_nfs3_stat(&dir, &dir_st));
 	return HF_NFS3_DONE;
 }
 
