@@ -54,7 +54,7 @@ static void report(void *user, struct hf_bytes key, int error)
 
 	memcpy(&uid, key.data, sizeof(uid));
 	if (error)
-		hf_log_warn("cannot look up the groups of a user; those that its client names count",
+		hf_log_warn("cannot look up the groups of a user: its calls are to be repeated",
 			    "uid=%u error=%s", uid, strerrorname_np(-error));
 }
 
@@ -83,7 +83,7 @@ int hf_groups_find(struct hf_groups *groups, uint32_t uid, const struct hf_group
 	enum hf_lookup answer = hf_lookups_get(groups->users, hf_bytes_of(&uid, sizeof(uid)), copy, &copying);
 
 	*listp = copying.list;
-	return answer == HF_LOOKUP_UNKNOWN ? -EAGAIN : 0;
+	return answer == HF_LOOKUP_KNOWN ? 0 : -EAGAIN;
 }
 
 void hf_groups_wait(struct hf_groups *groups, uint32_t uid, uint64_t ns)

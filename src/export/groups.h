@@ -3,10 +3,11 @@
  * who is in more has rights by all of them only if the server looks them up.
  *
  * Look-ups are asked and remembered as in lookups.h. If there is no such user
- * here, or the look-up fails, the groups that the client names count, and no
- * others. The gid of a call stays the client's, as with the kernel's server. While there is no room for a
- * look-up, the call must be repeated: a flood of users must not make the client's groups count. Group 0 is
- * never among those that are looked up.
+ * here, the groups that the client names count, and no others. The gid of a call
+ * stays the client's, as with the kernel's server. If the look-up fails, or there
+ * is no room for it, the call must be repeated: neither an outage of the database
+ * nor a flood of users must make the client's groups count. Group 0 is never among
+ * those that are looked up.
  */
 #pragma once
 
@@ -36,7 +37,7 @@ struct hf_groups *hf_groups_free(struct hf_groups *groups);
 HF_DEFINE_CLEANUP(struct hf_groups *, hf_groups_free)
 
 /* 0: *listp has the groups; it belongs to this thread, until its next call. NULL: those count that the client
- * names. -EAGAIN: they are being looked up, or will be. Does not block. */
+ * names. -EAGAIN: they are being looked up, or will be, or that failed. Does not block. */
 int hf_groups_find(struct hf_groups *groups, uint32_t uid, const struct hf_group_list **listp);
 /* On a thread that may wait: until they have been looked up; at most @ns. */
 void hf_groups_wait(struct hf_groups *groups, uint32_t uid, uint64_t ns);
