@@ -212,6 +212,7 @@ struct hf_config {
 	} recovery;
 	struct {
 		enum hf_config_allow_mon allow_mon;
+		bool secure;
 	} nsm;
 	struct {
 		char *service; /* empty: no cluster; hf_config_has_cluster() asks */

@@ -538,6 +538,7 @@ static int make_locks(struct daemon *d)
 	nlm.send = send_datagram;
 	nlm.send_user = d;
 	nsm.allow_mon = allows[d->config->nsm.allow_mon];
+	nsm.secure = d->config->nsm.secure;
 	nsm.is_export_client = hf_export_table_has_client;
 	nsm.demands_tls = hf_export_table_demands_tls;
 	nsm.user = hf_file_service_table(d->files);

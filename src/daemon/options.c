@@ -174,6 +174,10 @@ const struct hf_option hf_options[] = {
 	  AT(nsm.allow_mon),
 	  .help = "Which callers may use SM_MON, SM_UNMON and SM_UNMON_ALL: this host (local), the clients "
 		  "of any export (exports), or any." },
+	{ "nsm", "secure", HF_OPTION_BOOL, .preset = "false", AT(nsm.secure),
+	  .help = "true: a client can tell of its restart (SM_NOTIFY, and FREE_ALL of NLM) only from a port "
+		  "below 1024, which ordinary users of its host do not have. The same for the other lock "
+		  "calls: secure of each export." },
 
 	{ "cluster", "service", HF_OPTION_TEXT, HF_OPTION_HOST_NAME, "", 0, 255, AT(cluster.service),
 	  .help = "The name of the service, the same on all its nodes; empty: no cluster." },

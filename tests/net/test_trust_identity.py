@@ -13,10 +13,12 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 
 # pylint: disable=wrong-import-position
 import nlm
+import nsm
 from exported import Exported
 from play import Play, main
-from rpc import TcpCaller, auth_sys, call_message, exchange
+from rpc import Refused, TcpCaller, auth_sys, call_message, exchange
 from until import until
+from xdr import Out
 
 
 class Neighbour:
@@ -204,6 +206,75 @@ class Ports(Play):
         super().tearDown()
 
 
+class SecureNotices(Play):
+    """nsm.secure: an ordinary user of a client's host cannot say that the host was restarted, also if it locks from ordinary ports."""
+
+    settings = ("api.listen=127.0.0.1:0", "nsm.secure=true", "recovery.notify_timeout_ms=1000")
+    host_class = nsm.Host
+    said = "a notice of a restart is refused: nsm.secure demands a port below 1024"
+    n_names = 0
+
+    def tearDown(self):
+        for host in self.hosts:
+            host.free_all(reserved=True)
+            host.drop_callers()
+        self.assertEqual(self.stage.broken, [], "a fake service failed")
+        self.assertIsNone(self.daemon.process.poll(), "holdfastd is gone")
+
+    def hold(self, reserved=False):
+        """A lock of host a under a new name, after which the server has asked it for its number. Then it is restarted."""
+        type(self).n_names += 1
+        self.a.name = f"client{self.n_names}"
+        self.a.state = 5
+        self.a.asked.items.clear()
+        lock = self.lock_of(self.a, state=5)
+        self.assert_granted(self.a, lock, reserved=reserved)
+        self.a.asked.wait()
+        self.a.test(lock)
+        self.a.state = 7
+        return lock
+
+    def play(self, tell, *counted):
+        """@tell of a restart in each way, from an ordinary port and then from a reserved one."""
+        before = self.refused(*counted)
+        for locks_from_reserved in (False, True):
+            for transport in ("tcp", "udp"):
+                with self.subTest(locks_from_reserved=locks_from_reserved, transport=transport):
+                    lock = self.hold(locks_from_reserved)
+                    self.assertRaises(Refused, tell, 7, transport=transport)
+                    self.assert_held(lock)
+                    tell(7, transport=transport, reserved=True)
+                    self.assert_free(lock)
+        self.assertEqual(self.refused(*counted), before + 4)
+
+    def refused(self, program, procedure):
+        return self.rest.metrics().get(f'{program}_requests_total{{procedure="{procedure}",result="AUTH_ERROR"}}', 0)
+
+    def test_notices(self):
+        self.play(self.a.notify, "nsm", "NOTIFY")
+
+    def test_free_all(self):
+        self.play(lambda state, **how: self.a.free_all(state=state, **how), "nlm", "FREE_ALL")
+
+    def test_it_is_in_the_log_once_for_each_host(self):
+        for host in (self.b, self.c):
+            for _ in range(5):
+                self.assertRaises(Refused, host.notify, 7)
+                self.assertRaises(Refused, host.free_all)
+            self.assertEqual(self.daemon.log.count(f"{self.said} peer={host.address}:"), 1)
+
+    def test_users_of_the_servers_host_neither(self):
+        lock = self.hold()
+        notice = nsm.NOTIFY, Out().string(self.a.name).i32(7).bytes()
+        user, root = (nsm.Local(self.network.server, reserved) for reserved in (False, True))
+        self.addCleanup(user.close)
+        self.addCleanup(root.close)
+        self.assertRaises(Refused, user.ask, *notice)
+        self.assert_held(lock)
+        root.ask(*notice)
+        self.assert_free(lock)
+
+
 class AfterRestart(Play):
     settings = ("store.backend=lmdb", "recovery.grace=auto")
 
@@ -283,6 +354,26 @@ class Lists(Exported):
         self.assertEqual(len(self.locks()), 1)
         self.assertEqual(self.a.unlock(lock, reserved=True), nlm.S_GRANTED)
         self.assertEqual(self.locks(), [])
+
+    def test_m1_secure_holds_for_every_name_of_an_address(self):
+        """Another client of the same address has the locks."""
+        fh = self.handle_of_secure()
+        lock = self.lock_of(self.a, 0, 10, fh=fh, name="neighbour", access=1)
+        waiting = lock.but(offset=20, svid=2, block=True)
+        theirs = self.lock_of(self.b, 20, 10, fh=fh, svid=3)
+        self.assert_granted(self.a, lock, reserved=True)
+        self.assertEqual(self.a.share(lock, reserved=True), nlm.S_GRANTED)
+        self.assert_granted(self.b, theirs, reserved=True)
+        self.assert_blocked(self.a, waiting, reserved=True)
+        for name in (lock.name, "stranger"):
+            for ask, what in ((self.a.unlock, lock), (self.a.cancel, waiting), (self.a.unshare, lock), (self.a.unlock, waiting)):
+                with self.subTest(name=name, ask=ask.__name__):
+                    self.assertEqual(ask(what.but(name=name)), nlm.S_FAILED)
+        self.assertEqual(len(self.locks()), 2)
+        self.assertEqual(len(self.locks("waiters")), 1)
+        self.assertEqual(len(self.locks("reservations")), 1)
+        self.assertEqual(self.a.cancel(waiting, reserved=True), nlm.S_GRANTED)
+        self.a.free_all(name=lock.name, reserved=True)
 
     def handle_of_secure(self):
         """As one who may look it up: by a reserved port."""

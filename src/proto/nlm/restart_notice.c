@@ -110,6 +110,10 @@ void hf_nlm_run_free_all(struct hf_nlm_op *op)
 	struct hf_nlm *nlm = op->nlm;
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = hf_nlm_find_caller(op);
 
+	if (nlm->monitor && hf_nsm_refuses_port(nlm->monitor, op->call)) {
+		hf_nlm_op_end(op);
+		return;
+	}
 	if (client && nlm->monitor && !has_proof(op, client)) {
 		hf_nlm_op_drop(op);
 		return;

@@ -427,6 +427,8 @@ void hf_nsm_proc_notify(void *service, struct hf_rpc_call *call)
 		hf_rpc_reply_garbage(call);
 		return;
 	}
+	if (hf_nsm_refuses_port(nsm, call))
+		return;
 	hf_list_init(&notice.suspects);
 	judge(&notice);
 	if (hf_list_is_empty(&notice.suspects))

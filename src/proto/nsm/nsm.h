@@ -125,6 +125,7 @@ struct hf_nsm_options {
 	struct hf_rpc_client *client; /* for SM_NOTIFY and call-backs */
 	const char *server_name;      /* the server's name; copied */
 	enum hf_nsm_allow allow_mon;
+	bool secure; /* refuse SM_NOTIFY and FREE_ALL from a port that every user of a host has */
 	/* May this address use an export? NULL: no address may. */
 	bool (*is_export_client)(void *user, const struct hf_addr *peer);
 	/* When was a connection from this address open last, or when did a datagram come: @now, or earlier
@@ -181,6 +182,8 @@ bool hf_nsm_is_superuser(struct hf_nsm *nsm, struct hf_rpc_call *call); /* of th
 /* The client's lock manager made the call: it came over a connection from a reserved port, which no user of
  * the client's host and no forger has. */
 bool hf_nsm_is_from_lock_manager(const struct hf_rpc_call *call);
+/* The call tells of a restart. True: nsm.secure refuses it because of its port. It is answered and logged. */
+bool hf_nsm_refuses_port(struct hf_nsm *nsm, struct hf_rpc_call *call);
 /* The call came over UDP from another host: its sender may be forged. */
 bool hf_nsm_is_foreign_datagram(const struct hf_rpc_call *call);
 int hf_nsm_doubt(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client *client, int32_t state,

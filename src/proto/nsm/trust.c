@@ -1,8 +1,9 @@
 /*
  * Who made a call? Some calls need no check with the host that they are about: those of the
- * superuser of this host, and those that only the client's own system can have made. And was a
- * refusal of the same caller logged lately?
+ * superuser of this host, and those that only the client's own system can have made. With nsm.secure
+ * some ports may make none. And was a refusal of the same caller logged lately?
  */
+#include "base/log.h"
 #include "proto/nsm/internal.h"
 
 #define STRANGER_NS (600 * HF_NS_PER_S) /* at most 64 lines in 10 minutes */
@@ -30,6 +31,22 @@ bool hf_nsm_is_trusted(struct hf_nsm *nsm, struct hf_rpc_call *call, const struc
 bool hf_nsm_is_foreign_datagram(const struct hf_rpc_call *call)
 {
 	return hf_rpc_call_transport(call) == HF_RPC_UDP && !hf_addr_is_loopback(hf_rpc_call_peer(call));
+}
+
+/* A denial does not end the notice: sm-notify repeats it, and other senders show an error. An answer would
+ * hide from the client that its locks stay. */
+bool hf_nsm_refuses_port(struct hf_nsm *nsm, struct hf_rpc_call *call)
+{
+	const struct hf_addr *peer = hf_rpc_call_peer(call);
+	char text[HF_ADDR_TEXT];
+
+	if (!nsm->options.secure || hf_addr_has_reserved_port(peer))
+		return false;
+	if (hf_nsm_is_stranger_new(nsm, peer))
+		hf_log_warn("a notice of a restart is refused: nsm.secure demands a port below 1024",
+			    "peer=%s", hf_addr_format_with_port(peer, text, sizeof(text)));
+	hf_rpc_reply_auth_error(call, HF_RPC_AUTH_TOOWEAK);
+	return true;
 }
 
 /* A stranger is a source whose call was refused or ignored: one log line for each in a while. Only an expired

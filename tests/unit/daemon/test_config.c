@@ -188,7 +188,7 @@ static void test_unknown_keys(void **state)
 	expect_wrong("server:\n  grace: never\n",
 		     "f.yaml:2: unknown key server.grace; did you mean recovery.grace?");
 	expect_wrong("nsm:\n  colour: red\n",
-		     "f.yaml:2: unknown key nsm.colour; the keys of nsm are allow_mon");
+		     "f.yaml:2: unknown key nsm.colour; the keys of nsm are allow_mon, secure");
 	expect_wrong("\nsever:\n  port: 1\n", "f.yaml:2: unknown key sever; did you mean server?");
 	expect_wrong("port: 1\n",
 		     "f.yaml:1: unknown key port; write 'server:', and '  port: ...' on a line below it");

@@ -45,6 +45,7 @@ static const struct {
 	{ "recovery.after_crash", "reclaim", false },
 	{ "recovery.release_silent_seconds", "0", false },
 	{ "nsm.allow_mon", "exports", false },
+	{ "nsm.secure", "false", false },
 	{ "cluster.service", "\"\"", false },
 	{ "cluster.node", "\"\"", false },
 	{ "cluster.lease_seconds", "3", false },
@@ -111,7 +112,8 @@ static const struct {
 };
 
 static const char *const bools[] = { "server.manage_gids", "recovery.early_end", "metrics.enabled",
-				     "metrics.per_client", "exports.secure",     "cluster.automatic" };
+				     "metrics.per_client", "exports.secure",     "nsm.secure",
+				     "cluster.automatic" };
 
 /* "server.port" and "5" as a file: the value is in line 2, or in line 3 for a key of an export. */
 static unsigned int file_with(char *out, size_t size, const char *name, const char *value)
