@@ -12,7 +12,9 @@
 /* The node that has taken the service serves first, and then writes its takeover into the database. It writes
  * none if no node had the service before. */
 #define REPORT_MS 3000
-#define WAIT_S    60 /* for the result of an order, and four leases: a fence may take long */
+/* With four leases, for the result of an order: longer than the order holds (src/cluster/node.c), and the
+ * service has to be built. */
+#define WAIT_S 60
 
 static double seconds(const json_t *object, const char *key)
 {

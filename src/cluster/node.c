@@ -7,12 +7,12 @@
 
 #include "base/error.h"
 #include "base/macros.h"
+#include "cluster/fence.h"
 #include "loop/loop.h"
 
 #define LOOK_NS        (250 * HF_NS_PER_MS) /* at most this long until a standby sees a change */
 #define FENCE_AGAIN_NS HF_NS_PER_S
-#define TAKING_LEASES  20                 /* to build the service; then something hangs */
-#define TOLD_NS        (60 * HF_NS_PER_S) /* for so long an operator's order to take holds */
+#define TAKING_LEASES  20 /* to build the service; then something hangs */
 
 struct hf_node {
 	struct hf_node_options options; /* (c) but for exports */
@@ -267,6 +267,13 @@ static bool is_in_doubt(const struct hf_node *node)
 	uint64_t lease_ns = row->has_lease ? row->lease_ns : node->options.lease_ns;
 
 	return is_other && node->looked_at < node->history_at + lease_ns + lease_ns / 3;
+}
+
+/* For so long an operator's order to take holds: until the lease of a silent owner is over, and the fence has
+ * failed once and then succeeded. cli/cluster.c waits longer than that. */
+static uint64_t order_ns(const struct hf_node *node)
+{
+	return 2 * node->options.lease_ns + 2 * HF_FENCE_TIMEOUT_MS * HF_NS_PER_MS;
 }
 
 static bool is_told(const struct hf_node *node, uint64_t now)
@@ -534,7 +541,7 @@ int hf_node_take(struct hf_node *node, uint64_t now, char *why, size_t size)
 			 *node->reason ? node->reason : "This node has not seen the database yet.");
 		return -EBUSY;
 	}
-	node->told_until = now + TOLD_NS;
+	node->told_until = now + order_ns(node);
 	node->next_at = now;
 	return 0;
 }

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/macros.h"
+#include "cluster/fence.h"
 #include "cluster/node.h"
 #include "loop/loop.h"
 
@@ -492,6 +493,53 @@ static void test_order_to_take_does_not_hold_for_ever(void **state)
 	hf_node_free(node);
 }
 
+static void test_order_to_take_outlasts_a_long_lease(void **state)
+{
+	struct hf_node_options manual = options();
+	struct hf_service_row row = row_of_b(7);
+	struct hf_node *node;
+	char why[HF_NODE_REASON];
+
+	manual.automatic = false;
+	manual.lease_ns = row.lease_ns = 60 * S;
+	node = make(&manual);
+	look(node, row, T);
+	assert_int_equal(hf_node_take(node, T, why, sizeof(why)), 0);
+	hf_node_asked(node, T);
+	look(node, row, T + 80 * S - MS);
+	assert_int_equal(next(node), HF_NODE_ASK); /* the row does not have the wish yet */
+	strcpy(row.wanted, "a");
+	look(node, row, T + 80 * S - MS);
+	assert_int_equal(next(node), HF_NODE_LOOK);
+	look(node, row, T + 80 * S);
+	assert_int_equal(next(node), HF_NODE_CLAIM);
+	hf_node_free(node);
+}
+
+static void test_order_to_take_outlasts_a_fence_that_fails_once(void **state)
+{
+	struct hf_node_options manual = options();
+	uint64_t at = T + OVER;
+	struct hf_node *node;
+	char why[HF_NODE_REASON];
+
+	manual.automatic = false;
+	manual.has_fence = true;
+	node = make(&manual);
+	look(node, row_of_b(7), T);
+	assert_int_equal(hf_node_take(node, T, why, sizeof(why)), 0);
+	hf_node_asked(node, T);
+	look(node, row_of_b(7), at);
+	assert_int_equal(next(node), HF_NODE_FENCE);
+	hf_node_fenced(node, false, at + HF_FENCE_TIMEOUT_MS * MS);
+	at = next_at(node);
+	look(node, row_of_b(7), at);
+	assert_int_equal(next(node), HF_NODE_FENCE);
+	hf_node_fenced(node, true, at + HF_FENCE_TIMEOUT_MS * MS);
+	assert_int_equal(next(node), HF_NODE_CLAIM);
+	hf_node_free(node);
+}
+
 /* Fences */
 
 static void test_fence_before_a_claim_without_consent(void **state)
@@ -775,6 +823,8 @@ int main(void)
 		cmocka_unit_test(test_manual_node_takes_over_only_when_told),
 		cmocka_unit_test(test_take_asks_an_owner_that_lives),
 		cmocka_unit_test(test_order_to_take_does_not_hold_for_ever),
+		cmocka_unit_test(test_order_to_take_outlasts_a_long_lease),
+		cmocka_unit_test(test_order_to_take_outlasts_a_fence_that_fails_once),
 		cmocka_unit_test(test_fence_before_a_claim_without_consent),
 		cmocka_unit_test(test_no_fence_with_consent),
 		cmocka_unit_test(test_no_fence_for_its_own_name),
