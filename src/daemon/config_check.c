@@ -177,6 +177,33 @@ static int check_no_cluster(struct hf_config_load *load)
 	return 0;
 }
 
+static int check_service_addresses(struct hf_config_load *load)
+{
+	const struct hf_config *config = load->config;
+
+	if (config->cluster.addresses.n && config->cluster.lease_seconds < 2)
+		return hf_config_complain(
+			&load->error, source_of(load, "cluster.lease_seconds"),
+			"cluster.lease_seconds is %" PRId64 ", and cluster.addresses is set: addresses leave "
+			"a node after whole seconds, so that two nodes could have one; give 2 or more",
+			config->cluster.lease_seconds);
+	for (size_t i = 0; i < config->cluster.addresses.n; i++) {
+		const struct hf_config_service_address *address = &config->cluster.addresses.items[i];
+		char quoted[HF_CONFIG_QUOTE_SIZE];
+
+		if (is_served(&config->server.listen, &address->address.addr))
+			continue;
+		return hf_config_complain(
+			&load->error, source_of(load, "cluster.addresses"),
+			"cluster.addresses holds '%s', and server.listen has neither this address nor '%s': "
+			"no "
+			"client could reach the service there; add one of them to server.listen",
+			hf_config_quote(quoted, sizeof(quoted), address->text),
+			address->address.addr.family == AF_INET ? "0.0.0.0" : "::");
+	}
+	return 0;
+}
+
 static int check_cluster(struct hf_config_load *load)
 {
 	struct hf_config *config = load->config;
@@ -190,7 +217,7 @@ static int check_cluster(struct hf_config_load *load)
 			"cluster share a database; give store.backend: postgres, or no cluster.service");
 	if (!is_given(load, "recovery.after_crash"))
 		config->recovery.after_crash = HF_CONFIG_AFTER_CRASH_CONTINUE;
-	return 0;
+	return check_service_addresses(load);
 }
 
 /* Keys that do nothing without a certificate are mistakes: their operator thinks that there is TLS. */

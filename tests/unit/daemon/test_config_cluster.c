@@ -129,6 +129,42 @@ static void test_keys_need_a_service(void **state)
 	hf_config_free(load_good("cluster: {node: a, lease_seconds: 9, automatic: false}\n"));
 }
 
+static void test_addresses_need_a_lease_of_two_seconds(void **state)
+{
+	static const char wrong[] =
+		STORE "cluster:\n  service: nfs\n  lease_seconds: 1\n  addresses: [192.0.2.10/24%eth0]\n";
+
+	expect_wrong(
+		wrong,
+		"f.yaml:4: cluster.lease_seconds is 1, and cluster.addresses is set: addresses leave a node "
+		"after whole seconds, so that two nodes could have one; give 2 or more");
+	hf_config_free(load_good(STORE "cluster: {service: nfs, lease_seconds: 2, addresses: "
+				       "[192.0.2.10/24%eth0]}\n"));
+	hf_config_free(load_good(STORE "cluster: {service: nfs, lease_seconds: 1}\n"));
+}
+
+static void test_addresses_must_be_listened_on(void **state)
+{
+	static const char wrong[] =
+		"server:\n  listen: [%s]\n" STORE "cluster:\n  service: nfs\n  addresses: [%s]\n";
+	char text[512];
+
+	snprintf(text, sizeof(text), wrong, "192.0.2.11, \"::\"", "192.0.2.10/24%eth0");
+	expect_wrong(text,
+		     "f.yaml:6: cluster.addresses holds '192.0.2.10/24%eth0', and server.listen has neither "
+		     "this address nor '0.0.0.0': no client could reach the service there; add one of them "
+		     "to server.listen");
+	snprintf(text, sizeof(text), wrong, "0.0.0.0", "192.0.2.10/24%eth0, \"2001:db8::10/64%eth0\"");
+	expect_wrong(
+		text,
+		"f.yaml:6: cluster.addresses holds '2001:db8::10/64%eth0', and server.listen has neither "
+		"this address nor '::': no client could reach the service there; add one of them to "
+		"server.listen");
+	snprintf(text, sizeof(text), wrong, "192.0.2.10, \"2001:db8::10\"",
+		 "192.0.2.10/24%eth0, \"2001:db8::10/64%eth0\"");
+	hf_config_free(load_good(text));
+}
+
 static void test_fence(void **state)
 {
 	char path[] = "/tmp/holdfast-test-fence-XXXXXX", text[256];
@@ -229,6 +265,8 @@ int main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_needs_postgres),
 		cmocka_unit_test(test_keys_need_a_service),
+		cmocka_unit_test(test_addresses_need_a_lease_of_two_seconds),
+		cmocka_unit_test(test_addresses_must_be_listened_on),
 		cmocka_unit_test(test_fence),
 		cmocka_unit_test(test_a_cluster_continues),
 		cmocka_unit_test(test_no_local_locks),
