@@ -586,17 +586,15 @@ static void end_if_stuck(struct hf_cluster *cluster, uint64_t now)
 static uint64_t attend(struct hf_cluster *cluster, uint64_t now)
 {
 	struct hf_presence *presence = cluster->options.presence;
-	const char *down = presence ? hf_presence_find_dead_link(presence) : NULL;
 	char why[HF_NODE_REASON] = "";
+	bool has_links = !presence || hf_presence_has_links(presence, why, sizeof(why));
 	enum hf_node_role before, role;
 	uint64_t ends;
 	bool serves, is_withdrawing;
 
-	if (down)
-		snprintf(why, sizeof(why), "the interface %s has no link", down);
 	pthread_mutex_lock(&cluster->lock);
 	before = hf_node_role(cluster->node);
-	hf_node_set_unfit(cluster->node, *why ? why : cluster->unfit, now);
+	hf_node_set_unfit(cluster->node, has_links ? cluster->unfit : why, now);
 	note_role(cluster, before);
 	end_if_stuck(cluster, now);
 	ends = hf_node_lease_ends(cluster->node);

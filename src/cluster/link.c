@@ -184,12 +184,14 @@ int hf_link_watch_fd(const struct hf_link_watch *watch)
 	return watch->netlink.fd;
 }
 
-bool hf_link_is_up(struct hf_link_watch *watch, const char **downp)
+bool hf_link_is_up(struct hf_link_watch *watch, struct hf_link_down *downp)
 {
 	catch_up(watch);
 	for (size_t i = 0; i < watch->n; i++) {
-		if (!watch->links[i].is_up) {
-			*downp = watch->links[i].name;
+		const struct link *link = &watch->links[i];
+
+		if (!link->is_up) {
+			*downp = (struct hf_link_down){ .interface = link->name, .exists = link->index != 0 };
 			return false;
 		}
 	}

@@ -22,6 +22,11 @@ void hf_link_watch_close(struct hf_link_watch *watch);
 
 /* Readable when something has changed: then ask hf_link_is_up(). */
 int hf_link_watch_fd(const struct hf_link_watch *watch);
-/* Takes in what the kernel has reported, without waiting. false: at least one is down; *downp is the name of
- * the first one (valid while the watch is). True also if there are no addresses. */
-bool hf_link_is_up(struct hf_link_watch *watch, const char **downp);
+struct hf_link_down {
+	const char *interface; /* valid while the watch is */
+	bool exists;
+};
+
+/* Takes in what the kernel has reported, without waiting. false: at least one is down; *downp is the first
+ * one. True also if there are no addresses. */
+bool hf_link_is_up(struct hf_link_watch *watch, struct hf_link_down *downp);

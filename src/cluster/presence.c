@@ -1,6 +1,7 @@
 #include "cluster/presence.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -122,11 +123,15 @@ bool hf_presence_is_held(const struct hf_presence *presence)
 	return presence->is_held;
 }
 
-const char *hf_presence_find_dead_link(struct hf_presence *presence)
+bool hf_presence_has_links(struct hf_presence *presence, char *why, size_t size)
 {
-	const char *down = NULL;
+	struct hf_link_down down;
 
-	return hf_link_is_up(presence->links, &down) ? NULL : down;
+	if (hf_link_is_up(presence->links, &down))
+		return true;
+	snprintf(why, size, "the interface %s %s", down.interface,
+		 down.exists ? "has no link" : "does not exist; cluster.addresses names it");
+	return false;
 }
 
 /* Announcements and nudges */

@@ -33,5 +33,5 @@ bool hf_presence_is_held(const struct hf_presence *presence);
 void hf_presence_set_old_connections(struct hf_presence *presence, const uint8_t *bytes, size_t len);
 /* What is due: announcements, nudges. Returns when to call it again; UINT64_MAX: not by itself. */
 uint64_t hf_presence_run(struct hf_presence *presence, uint64_t now);
-/* Do the interfaces have their links? NULL: yes; otherwise the name of one that does not. */
-const char *hf_presence_find_dead_link(struct hf_presence *presence);
+/* Do the interfaces have their links? If one does not, @why says so. */
+bool hf_presence_has_links(struct hf_presence *presence, char *why, size_t size);

@@ -6,7 +6,8 @@
  *
  *	hold MS | give_up | announce | nudge SERVICE CLIENT | link | wait_link MS | fence NODE MS
  *
- * Answers: "ok", "ok TEXT", "down INTERFACE", "failed TEXT". After "ready" it is in the sandbox.
+ * Answers: "ok", "ok TEXT", "down INTERFACE", "missing INTERFACE", "failed TEXT". After "ready" it is in the
+ *sandbox.
  */
 #include <errno.h>
 #include <poll.h>
@@ -49,12 +50,12 @@ static void answer_code(int r)
 
 static void tell_link(struct node *node)
 {
-	const char *down = "";
+	struct hf_link_down down;
 
 	if (hf_link_is_up(node->links, &down))
 		answer(0, "");
 	else
-		printf("down %s\n", down);
+		printf("%s %s\n", down.exists ? "down" : "missing", down.interface);
 	fflush(stdout);
 }
 

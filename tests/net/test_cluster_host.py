@@ -386,15 +386,15 @@ class Links(HostCase):
 
     def test_an_interface_that_comes_and_goes(self):
         node = self.node(0, f"{SERVICE}/16%eth7")
-        self.assertEqual(node.tell("link"), "down eth7")
+        self.assertEqual(node.tell("link"), "missing eth7")
         self.hosts[0].batch(["link add eth7 type veth peer name eth9", "link set eth9 up", "link set eth7 up"])
         until(lambda: node.tell("wait_link 100") == "ok", "the interface is seen")
         self.rename("eth7", "eth8")
-        until(lambda: node.tell("wait_link 100") == "down eth7", "it has another name")
+        until(lambda: node.tell("wait_link 100") == "missing eth7", "it has another name")
         self.rename("eth8", "eth7")
         until(lambda: node.tell("wait_link 100") == "ok", "it is back")
         self.hosts[0].batch(["link del eth7"])
-        until(lambda: node.tell("wait_link 100") == "down eth7", "it is gone")
+        until(lambda: node.tell("wait_link 100") == "missing eth7", "it is gone")
 
     def test_lost_reports_are_made_good(self):
         """More changes than the socket has room for, and the one that matters among them."""

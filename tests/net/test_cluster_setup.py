@@ -210,6 +210,10 @@ class Setup(Takeover):
         self.restart_with(self.standby, "cluster.lease_seconds=7")
         self.until_mismatched(self.standby, "cluster.lease_seconds is 7 here and 2")
 
+    def test_interface_that_does_not_exist(self):
+        self.restart_with(self.standby, f"cluster.addresses={SERVICE}/16%nosuch0")
+        self.until_mismatched(self.standby, "the interface nosuch0 does not exist; cluster.addresses names it")
+
     def test_two_nodes_of_one_name(self):
         for name in (self.active.name, self.standby.name):
             with self.subTest(name=name):
