@@ -280,7 +280,7 @@ class Nodes(Scene):
 
         ready = until(are_ready, "one node serves and the other stands by", 60)
         until(ready[0].has_witness, "it has a witness")
-        lapse(1.5)  # it stores the connections of its clients each second
+        lapse(1.5)  # it stores the connections of its clients four times a second
         return ready
 
     def kill(self):

@@ -34,7 +34,7 @@ class Nodes(Takeover):
     def test_kill_to_the_next_new_lock(self):
         took, back = [], []
         for _ in range(self.rounds):
-            lapse(1.5)  # the connections of the clients are stored each second
+            lapse(1.5)  # the connections of the clients are stored four times a second
             self.server.active.is_killed()
             killed_at = self.server.active.killed_at
             self.bob.locks()
@@ -50,7 +50,7 @@ class Nodes(Takeover):
         """As if the power of the node failed: no packet comes from it any more."""
         took = []
         for _ in range(self.rounds):
-            lapse(1.5)  # the connections of the clients are stored each second
+            lapse(1.5)  # the connections of the clients are stored four times a second
             self.server.active.is_cut_off("eth0", "eth1")
             cut_at = time.monotonic()
             self.bob.locks()

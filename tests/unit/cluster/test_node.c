@@ -459,6 +459,26 @@ static void test_manual_node_takes_over_only_when_told(void **state)
 	hf_node_free(node);
 }
 
+static void test_manual_node_restarts_without_an_order(void **state)
+{
+	struct hf_node_options manual = options();
+	struct hf_service_row row = row_of_a(7);
+	struct hf_node *node;
+
+	manual.automatic = false;
+	node = make(&manual);
+	look(node, row, T);
+	assert_int_equal(next(node), HF_NODE_CLAIM);
+	hf_node_free(node);
+	/* Its witness has given the service up. */
+	row.owner[0] = row.lease_owner[0] = '\0';
+	node = make(&manual);
+	look(node, row, T);
+	look(node, row, T + OVER);
+	assert_int_equal(next(node), HF_NODE_LOOK);
+	hf_node_free(node);
+}
+
 static void test_take_asks_an_owner_that_lives(void **state)
 {
 	struct hf_node *node = make(NULL);
@@ -821,6 +841,7 @@ int main(void)
 		cmocka_unit_test(test_active_node_hands_over_when_asked),
 		cmocka_unit_test(test_unfit_node_hands_over_and_takes_nothing),
 		cmocka_unit_test(test_manual_node_takes_over_only_when_told),
+		cmocka_unit_test(test_manual_node_restarts_without_an_order),
 		cmocka_unit_test(test_take_asks_an_owner_that_lives),
 		cmocka_unit_test(test_order_to_take_does_not_hold_for_ever),
 		cmocka_unit_test(test_order_to_take_outlasts_a_long_lease),
