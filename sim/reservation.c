@@ -96,7 +96,7 @@ static void take(struct proc *proc, uint8_t file, uint64_t sent_at)
 	struct reservation *reservation = &proc->reservations[file];
 
 	reservation->is_firm = server->is_up && sent_at >= server->started_at;
-	reservation->is_phantom = server_is_news_old(server, sent_at);
+	reservation->is_phantom = server_is_news_old(server, sent_at) || sent_at < proc->host->lacked_until;
 	reservation->has = !reservation->is_phantom;
 	reservation->is_lost = false;
 	if (reservation->has)
@@ -298,7 +298,8 @@ static void read_table(struct table *table, struct world *world)
 }
 
 /* A database that went back may lack the number of the host's last restart. SHARE has none. So the next LOCK
- * tells of that restart, perhaps in a later run of the server, and what was reclaimed before goes. */
+ * tells of that restart, perhaps in a later run of the server, and what was reclaimed before goes, even while
+ * the reply to the reclaim is under way. */
 static bool learns_number(const struct host *host)
 {
 	return host->lacks_number && host->numbered_at == host->world->now;
@@ -413,7 +414,10 @@ void reservation_check(struct world *world, bool may_forfeit)
 				check_conflicts(world, proc, file);
 			}
 	for (uint32_t i = 0; i < world->n_hosts; i++)
-		world->hosts[i].lacks_number &= !learns_number(&world->hosts[i]);
+		if (learns_number(&world->hosts[i])) {
+			world->hosts[i].lacks_number = false;
+			world->hosts[i].lacked_until = world->now;
+		}
 }
 
 /* I10 */

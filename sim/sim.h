@@ -670,11 +670,12 @@ struct host {
 	bool knows_granted, knows_granted_msg; /* one of them at least */
 	uint64_t grace_ns; /* its own grace after each boot, in which it accepts no grant */
 	uint64_t grace_until;
-	uint64_t healed_at;   /* when it was last connected again */
-	uint64_t put_off_at;  /* when it last answered so, or that it reclaims */
-	uint32_t promised_in; /* the epoch in which it was first told GRANTED or BLOCKED; 0: none */
-	bool lacks_number;    /* the database went back, and may not have the number of its life */
-	uint64_t numbered_at; /* when a LOCK with a new number last told the server of a restart */
+	uint64_t healed_at;    /* when it was last connected again */
+	uint64_t put_off_at;   /* when it last answered so, or that it reclaims */
+	uint32_t promised_in;  /* the epoch in which it was first told GRANTED or BLOCKED; 0: none */
+	bool lacks_number;     /* the database went back, and may not have the number of its life */
+	uint64_t numbered_at;  /* when a LOCK with a new number last told the server of a restart */
+	uint64_t lacked_until; /* when such a LOCK ended lacks_number; 0: none did */
 	uint16_t lockd_port, statd_port;
 	bool cut_in, cut_out; /* to and from the server */
 	struct hf_timer boot_timer;
@@ -690,7 +691,7 @@ struct host {
 	bool has_late_statd;  /* at its next boot, in a sequence */
 	bool frees_without_number; /* its FREE_ALL says 0 */
 	enum notice_name notice_name;
-	bool is_ordinary;          /* it calls from an ordinary port, over TCP */
+	bool is_ordinary; /* it calls from an ordinary port, over TCP */
 	struct rng ordinary_rng;
 	struct hf_timer repeat_timer;
 	bool uses_reservations;
