@@ -18,6 +18,7 @@ import cluster
 import nlm
 from commandline import FAILED, HOLDFAST, NOT_FOUND, OK, USAGE
 from play import Play, main
+from recovering import OverPostgres
 from until import PATIENCE
 
 READ, WRITE = 1, 2
@@ -25,9 +26,8 @@ NOBODY = 65534
 N_LOCKS = 1200  # more than one commit of a copy has
 
 
-class StoreTool(Play):
+class Tool(Play):
     n_hosts = 2
-    settings = ("store.backend=lmdb", "recovery.grace=auto", "recovery.after_crash=continue", "api.listen=127.0.0.1:0")
 
     @property
     def folder(self):
@@ -46,6 +46,10 @@ class StoreTool(Play):
         self.daemon.start(*more)
         for host in self.hosts:
             host.drop_callers()
+
+
+class StoreTool(Tool):
+    settings = ("store.backend=lmdb", "recovery.grace=auto", "recovery.after_crash=continue", "api.listen=127.0.0.1:0")
 
     def facts(self):
         """a has locks and a reservation, b waits."""
@@ -218,6 +222,60 @@ class StoreTool(Play):
         finally:
             with open(f"{self.folder}/store.mdb", "wb") as file:
                 file.write(whole)
+            self.start()
+
+
+class Reclaiming(Tool):
+    """recovery.after_crash: reclaim. Only a run that goes on needs waiters."""
+
+    backend = ("store.backend=lmdb",)
+    store = ()
+
+    @classmethod
+    def setUpClass(cls):
+        cls.settings = (*cls.backend, "recovery.grace=auto", "recovery.after_crash=reclaim", "api.listen=127.0.0.1:0")
+        super().setUpClass()
+
+    def hold_and_wait(self):
+        """The lock of svid 2 is stored last, and all that comes before it."""
+        held = [self.lock_of(self.a, 0, 10), self.lock_of(self.a, 100, 10, svid=2)]
+        self.assert_granted(self.a, held[0])
+        self.assert_blocked(self.b, self.lock_of(self.b, 0, 10))
+        self.assert_granted(self.a, held[1])
+        return held
+
+    def test_no_waiter_is_stored(self):
+        self.hold_and_wait()
+        self.daemon.crash()
+        try:
+            dump = self.json_of("store", "dump", *self.store)
+            self.assertEqual([len(dump["locks"]), dump["waiters"]], [2, []])
+        finally:
+            self.start()
+
+
+class ReclaimingOverPostgres(OverPostgres, Reclaiming):
+    @property
+    def store(self):
+        return (self.cluster.connection, "--name", "server")
+
+    def written(self, table):
+        """Rows that were ever written. A session counts its own at the latest when it ends."""
+        count = "SELECT n_tup_ins + n_tup_upd + n_tup_del FROM pg_stat_user_tables WHERE relname"
+        return int(self.cluster.query(f"{count} = '{table}'"))
+
+    def test_a_single_server_writes_no_table_of_a_cluster(self):
+        held = self.hold_and_wait()
+        self.daemon.crash()
+        self.start()
+        for lock in held:
+            self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.until(lambda: not self.rest.get("/api/v1/grace").json["active"], "grace ends")
+        self.daemon.stop()
+        try:
+            self.until(lambda: self.written("holdfast_locks"), "the sessions have counted what they wrote", passes=bool)
+            self.assertEqual([self.written(table) for table in ("holdfast_leases", "holdfast_nodes")], [0, 0])
+        finally:
             self.start()
 
 
