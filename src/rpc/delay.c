@@ -23,6 +23,7 @@ const struct hf_rpc_connection *hf_rpc_delay_call(struct hf_rpc_delay *delay, st
 
 	if (!c || !c->socket || call->replay || (c->delay ? c->delay != delay : has_others(c, call)))
 		return NULL;
+	delay->last = HF_RPC_DELAYED_KINDS;
 	if (!c->delay) {
 		c->delay = delay;
 		hf_list_push_back(&delay->connections, &c->delay_link);
@@ -34,13 +35,6 @@ static void let_go(struct hf_rpc_connection *c)
 {
 	c->delay = NULL;
 	hf_link_remove(&c->delay_link);
-}
-
-void hf_rpc_delay_change_result(struct hf_rpc_delay *delay, const char *from, const char *to)
-{
-	for (uint32_t i = 0; i < delay->n_delayed; i++)
-		if (delay->delayed[i].result == from)
-			delay->delayed[i].result = to;
 }
 
 void hf_rpc_delay_release(struct hf_rpc_delay *delay)

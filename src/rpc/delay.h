@@ -39,6 +39,9 @@ struct hf_rpc_delay {
 	struct hf_rpc_lane *lane;                            /* of the calls in @delayed */
 	struct hf_rpc_delayed delayed[HF_RPC_DELAYED_KINDS]; /* they are counted when they are released */
 	uint32_t n_delayed;
+	/* Where the last call that was given to hf_rpc_delay_call() is counted; HF_RPC_DELAYED_KINDS: not
+	 * here */
+	uint32_t last;
 	/* A connection broke, and its delayed replies are lost. */
 	void (*on_gone)(struct hf_rpc_delay *delay, const struct hf_rpc_connection *connection);
 };
@@ -49,8 +52,8 @@ void hf_rpc_delay_init(struct hf_rpc_delay *delay,
 /* Before the reply to @call begins. NULL: it cannot be delayed (a datagram, a reply for the replay cache,
  * another delay, other calls under way, a broken connection). */
 const struct hf_rpc_connection *hf_rpc_delay_call(struct hf_rpc_delay *delay, struct hf_rpc_call *call);
-/* The delayed replies with the result @from are counted with the result @to. */
-void hf_rpc_delay_change_result(struct hf_rpc_delay *delay, const char *from, const char *to);
+/* A delayed reply was changed: one of the calls that are counted at @where (delay->last) has @result. */
+void hf_rpc_delay_change_result(struct hf_rpc_delay *delay, uint32_t where, const char *result);
 void hf_rpc_delay_release(struct hf_rpc_delay *delay); /* the replies may leave */
 void hf_rpc_delay_deinit(
 	struct hf_rpc_delay *delay); /* the replies never leave: the connections are closed */

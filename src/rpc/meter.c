@@ -204,12 +204,25 @@ static HF_NOINLINE bool note_delayed(struct hf_rpc_delay *delay, struct hf_rpc_l
 	if (!delayed && delay->n_delayed == HF_RPC_DELAYED_KINDS)
 		return false;
 	delay->lane = lane;
-	if (delayed)
-		delayed->n++;
-	else
-		delay->delayed[delay->n_delayed++] =
-			(struct hf_rpc_delayed){ .meter = meter, .result = result, .begun = begun, .n = 1 };
+	if (!delayed) {
+		delayed = &delay->delayed[delay->n_delayed++];
+		*delayed = (struct hf_rpc_delayed){ .meter = meter, .result = result, .begun = begun };
+	}
+	delayed->n++;
+	delay->last = (uint32_t)(delayed - delay->delayed);
 	return true;
+}
+
+/* At once: there may be no room for another kind. */
+void hf_rpc_delay_change_result(struct hf_rpc_delay *delay, uint32_t where, const char *result)
+{
+	struct hf_rpc_delayed *delayed;
+
+	if (where >= delay->n_delayed)
+		return;
+	delayed = &delay->delayed[where];
+	delayed->n--;
+	hf_call_meter_add(delayed->meter, result, hf_loop_clock(delay->lane->loop) - delayed->begun, 1);
 }
 
 void hf_rpc_meters_settle_delayed(struct hf_rpc_delay *delay)
@@ -219,7 +232,8 @@ void hf_rpc_meters_settle_delayed(struct hf_rpc_delay *delay)
 	for (uint32_t i = 0; i < delay->n_delayed; i++) {
 		const struct hf_rpc_delayed *delayed = &delay->delayed[i];
 
-		hf_call_meter_add(delayed->meter, delayed->result, now - delayed->begun, delayed->n);
+		if (delayed->n)
+			hf_call_meter_add(delayed->meter, delayed->result, now - delayed->begun, delayed->n);
 	}
 	delay->n_delayed = 0;
 }

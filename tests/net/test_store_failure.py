@@ -5,8 +5,11 @@ The store is made to fail under a running daemon: by a limit on the size of its 
 database that hangs and is killed while a commit is on its way.
 """
 
+import collections
+import contextlib
 import ctypes
 import os
+import re
 import resource
 import signal
 import socket
@@ -99,6 +102,21 @@ class Failing(Recovering):
         ping = call_message(nlm.PROGRAM, 4, 0)
         caller.sock.sendall(record(ping))
         self.assertEqual(caller.receive()[:4], ping[:4], "no other reply")
+
+    def results(self):
+        """{PROCEDURE_RESULT: how many calls of LOCK and UNLOCK the server has counted}"""
+        pattern = re.compile(r'nlm_requests_total{procedure="(LOCK|UNLOCK)",result="(.*)"}')
+        found = ((pattern.fullmatch(key), value) for key, value in self.rest.metrics().items())
+        return collections.Counter({f"{match[1]}_{match[2]}": value for match, value in found if match})
+
+    @contextlib.contextmanager
+    def counts_results(self, **wanted):
+        """What follows is counted as @wanted, and as nothing else."""
+        before = self.results()
+        yield
+        after = self.results()
+        after.subtract(before)
+        self.assertEqual({key: n for key, n in after.items() if n}, wanted)
 
     def bulky(self, host):
         """Locks that do not fit anywhere any more, and go first."""
@@ -269,6 +287,28 @@ class Failing(Recovering):
         self.assert_in_outage(self.a.lock(shared.but(exclusive=True)), nlm.S_NOLOCKS)
         self.back()
         self.assertEqual(self.a.lock(shared), nlm.S_GRANTED)
+
+    # The metrics have what was answered
+
+    def test_locks_are_counted_as_they_were_answered(self):
+        self.held(self.a, 0, 5)
+        with self.counts_results(LOCK_DENIED_NOLOCKS=7):
+            self.fail_with(self.a, self.lock_of(self.a, 20, 5))
+
+    def test_a_lowered_lock_is_counted_as_it_was_answered(self):
+        shared = self.held(self.a, 0, 5).but(exclusive=False)
+        self.assertEqual(self.a.lock(shared), nlm.S_GRANTED)
+        with self.counts_results(LOCK_DENIED_NOLOCKS=6, LOCK_DENIED_GRACE_PERIOD=1):
+            answers = self.in_one_go(self.a, *((nlm.LOCK, other) for other in self.bulky(self.a)), (nlm.LOCK, shared))
+        self.assertEqual(answers, [nlm.S_NOLOCKS] * 6 + [nlm.S_GRACE])
+
+    def test_a_release_is_counted_as_it_was_answered(self):
+        """The next run would have the lock again: so the client is told to ask again."""
+        self.restart("--clear-store", recovery__after_crash="continue")
+        lock = self.held(self.a, 0, 5)
+        with self.counts_results(LOCK_DENIED_GRACE_PERIOD=6, UNLOCK_DENIED_GRACE_PERIOD=1):
+            answers = self.in_one_go(self.a, *((nlm.LOCK, other) for other in self.bulky(self.a)), (nlm.UNLOCK, lock))
+        self.assertEqual(answers, [nlm.S_GRACE] * 7)
 
     def test_waiter_is_told_when_it_is_back(self):
         """Before that it would be told of a lock that nothing but memory knows."""

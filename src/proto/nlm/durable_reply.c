@@ -300,11 +300,13 @@ struct hf_nlm_undo {
 	bool is_new;
 	bool waits;
 	uint8_t mode;
+	uint8_t counted; /* where the delay counts it, for the metrics */
 	uint8_t handle_len;
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
 };
 
-static void undo_batched(struct hf_nlm *nlm, const struct hf_nlm_undo *undo)
+/* The answer that is sent instead. */
+static enum hf_nlm_stat undo_batched(struct hf_nlm *nlm, const struct hf_nlm_undo *undo)
 {
 	const struct lock_of lock = {
 		.who = { .export = undo->export,
@@ -317,19 +319,20 @@ static void undo_batched(struct hf_nlm *nlm, const struct hf_nlm_undo *undo)
 	};
 	enum hf_nlm_finish finish = undo->is_new ? HF_NLM_FINISH_NEW_LOCK : HF_NLM_FINISH_REPEAT;
 
-	if (undo->is_release) {
-		if (undo->stat)
-			hf_xdr_set_word(undo->stat, HF_NLM_DENIED_GRACE_PERIOD);
-		return;
-	}
+	if (undo->is_release)
+		return HF_NLM_DENIED_GRACE_PERIOD;
 	undo_lock(nlm->locks, &lock, finish);
-	if (undo->stat)
-		hf_xdr_set_word(undo->stat, refusal_of(nlm, &lock, finish));
+	return refusal_of(nlm, &lock, finish);
 }
 
-/* The result of a lock whose reply is batched, for the metrics, until the store has written: another object
- * than the result of a reply that is not undone, with the same text. */
-static const char granted_if_stored[] = "GRANTED";
+static void refuse_batched(struct hf_nlm_batch *batch, const struct hf_nlm_undo *undo)
+{
+	enum hf_nlm_stat stat = undo_batched(batch->nlm, undo);
+
+	if (undo->stat)
+		hf_xdr_set_word(undo->stat, stat);
+	hf_rpc_delay_change_result(&batch->delay, undo->counted, hf_nlm_stat_name(stat));
+}
 
 static void forget_undos(struct hf_nlm_batch *batch)
 {
@@ -338,20 +341,13 @@ static void forget_undos(struct hf_nlm_batch *batch)
 	batch->n_undos = 0;
 }
 
-static const char *result_of(const struct hf_nlm_batch *batch, bool is_durable)
-{
-	return hf_nlm_stat_name(is_durable ? HF_NLM_GRANTED_STAT
-					   : refusal(batch->nlm, HF_NLM_FINISH_NEW_LOCK));
-}
-
 static void on_batch_promise(struct hf_promise *promise, bool is_durable)
 {
 	struct hf_nlm_batch *batch = hf_container_of(promise, struct hf_nlm_batch, promise);
 
 	batch->is_waiting = false;
-	hf_rpc_delay_change_result(&batch->delay, granted_if_stored, result_of(batch, is_durable));
 	for (size_t i = 0; !is_durable && i < batch->n_undos; i++)
-		undo_batched(batch->nlm, &batch->undos[i]);
+		refuse_batched(batch, &batch->undos[i]);
 	forget_undos(batch);
 	hf_rpc_delay_release(&batch->delay);
 }
@@ -416,18 +412,19 @@ static bool has_room(struct hf_nlm_batch *batch)
 }
 
 /* The status is the last word of the reply. The call is gone afterwards. */
-static uint8_t *put_status(struct hf_nlm_op *op, enum hf_nlm_stat stat, const char *result)
+static void put_status(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct hf_nlm_batch *batch,
+		       struct hf_nlm_undo *undo)
 {
 	struct hf_bytes cookie = op->args.cookie;
 	struct hf_xdr_out *out = hf_rpc_reply_begin(op->call, 16 + cookie.len);
-	uint8_t *at;
 
-	hf_rpc_call_note(op->call, result);
+	hf_rpc_call_note(op->call, hf_nlm_stat_name(stat));
 	hf_nlm_count(op, stat);
 	hf_nlm_put_res(out, op->version, cookie, stat);
-	at = hf_xdr_out_is_ok(out) ? out->p - 4 : NULL;
+	undo->stat = hf_xdr_out_is_ok(out) ? out->p - 4 : NULL;
 	hf_rpc_reply_end(op->call);
-	return at;
+	/* Without room for the reply the client gets an error of RPC, which does not change. */
+	undo->counted = undo->stat ? (uint8_t)batch->delay.last : HF_RPC_DELAYED_KINDS;
 }
 
 /* Each answers false where the reply cannot be batched, and nothing was done. */
@@ -455,7 +452,7 @@ static bool batch_granted(struct hf_nlm_op *op, bool is_new)
 	undo->handle_len = (uint8_t)who->handle.len;
 	memmove(undo->handle, who->handle.data,
 		who->handle.len); /* a memcpy would be slower: see hf_oh_set() */
-	undo->stat = put_status(op, HF_NLM_GRANTED_STAT, granted_if_stored);
+	put_status(op, HF_NLM_GRANTED_STAT, batch, undo);
 	hf_nlm_op_end(op);
 	promise_batch(batch);
 	return true;
@@ -473,7 +470,7 @@ static bool batch_continuable_release(struct hf_nlm_op *op, enum hf_nlm_stat sta
 		return false;
 	undo = &batch->undos[batch->n_undos++];
 	*undo = (struct hf_nlm_undo){ .connection = connection, .is_release = true };
-	undo->stat = put_status(op, stat, hf_nlm_stat_name(stat));
+	put_status(op, stat, batch, undo);
 	hf_nlm_op_end(op);
 	promise_batch(batch);
 	return true;

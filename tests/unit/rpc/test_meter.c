@@ -177,7 +177,7 @@ static void nothing(struct rig *r, void *arg)
 
 static void release(struct rig *r, void *arg)
 {
-	hf_rpc_delay_change_result(&delay, "PERHAPS", "SURE");
+	hf_rpc_delay_change_result(&delay, delay.last, "SURE");
 	hf_rpc_delay_release(&delay);
 }
 
