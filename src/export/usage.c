@@ -196,22 +196,32 @@ static struct pair *find_or_add(struct hf_usage *usage, struct table *table, con
 	return add(usage, table, &key, hash);
 }
 
-void hf_usage_count(struct hf_usage *usage, size_t loop, const struct hf_addr *client,
-		    const struct hf_usage_call *call)
+static struct counters *counters_of(struct hf_usage *usage, size_t loop, const struct hf_addr *client,
+				    uint64_t export_id)
 {
 	struct table *table = usage->tables[loop];
 	struct hf_link *first = hf_list_first(&table->recent);
 	struct pair *pair = first ? hf_list_entry(first, struct pair, link) : NULL;
 
-	assert(call->kind < HF_USAGE_N_KINDS);
-	if (!call->export_id) {
-		count(&table->others, call);
-		return;
-	}
+	if (!export_id)
+		return &table->others;
 	/* Most calls are of the same pair as the call before. */
-	if (!pair || !is_of(pair, client, call->export_id))
-		pair = find_or_add(usage, table, client, call->export_id);
-	count(&pair->counters, call);
+	if (!pair || !is_of(pair, client, export_id))
+		pair = find_or_add(usage, table, client, export_id);
+	return &pair->counters;
+}
+
+void hf_usage_count(struct hf_usage *usage, size_t loop, const struct hf_addr *client,
+		    const struct hf_usage_call *call)
+{
+	assert(call->kind < HF_USAGE_N_KINDS);
+	count(counters_of(usage, loop, client, call->export_id), call);
+}
+
+void hf_usage_count_error(struct hf_usage *usage, size_t loop, const struct hf_addr *client,
+			  uint64_t export_id)
+{
+	hf_metric_add(&counters_of(usage, loop, client, export_id)->n[HF_USAGE_ERRORS], 1);
 }
 
 /* Reading */

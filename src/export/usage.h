@@ -67,6 +67,9 @@ HF_DEFINE_CLEANUP(struct hf_usage *, hf_usage_free)
 /* On the thread of the loop with this number. The port of @client does not count. */
 void hf_usage_count(struct hf_usage *usage, size_t loop, const struct hf_addr *client,
 		    const struct hf_usage_call *call);
+/* The reply to a call that was counted as a success became an error before it left. */
+void hf_usage_count_error(struct hf_usage *usage, size_t loop, const struct hf_addr *client,
+			  uint64_t export_id);
 
 /* The sum over all loops: the pairs, ordered by address and export, and all others. The caller frees *rowsp.
  * From any thread. */

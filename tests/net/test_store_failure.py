@@ -118,6 +118,12 @@ class Failing(Recovering):
         after.subtract(before)
         self.assertEqual({key: n for key, n in after.items() if n}, wanted)
 
+    def usage_of(self, host):
+        """(calls about locks, errors) of the host, in the metrics."""
+        metrics, of_host = self.rest.metrics(), f'{{client="{host.address}",'
+        return [sum(value for key, value in metrics.items() if key.startswith(name + of_host))
+                for name in ("holdfast_client_calls_total", "holdfast_client_errors_total")]  # fmt: skip
+
     def bulky(self, host):
         """Locks that do not fit anywhere any more, and go first."""
         return [self.lock_of(host, 1000 + i, 1, svid=100 + i, oh=LONG) for i in range(6)]
@@ -309,6 +315,24 @@ class Failing(Recovering):
         with self.counts_results(LOCK_DENIED_GRACE_PERIOD=6, UNLOCK_DENIED_GRACE_PERIOD=1):
             answers = self.in_one_go(self.a, *((nlm.LOCK, other) for other in self.bulky(self.a)), (nlm.UNLOCK, lock))
         self.assertEqual(answers, [nlm.S_GRACE] * 7)
+
+    def test_errors_of_a_client(self):
+        self.restart("--clear-store", metrics__per_client="true")
+        lock = self.held(self.a, 0, 5)
+        before = self.usage_of(self.a)
+        answers = self.in_one_go(self.a, *((nlm.LOCK, other) for other in self.bulky(self.a)), (nlm.UNLOCK, lock))
+        self.assertEqual(answers, [nlm.S_NOLOCKS] * 6 + [nlm.S_GRANTED])
+        after = self.usage_of(self.a)
+        self.assertEqual([now - then for now, then in zip(after, before)], [7, 6])
+
+    def test_errors_of_a_client_whose_release_failed(self):
+        self.restart("--clear-store", metrics__per_client="true", recovery__after_crash="continue")
+        lock = self.held(self.a, 0, 5)
+        before = self.usage_of(self.a)
+        answers = self.in_one_go(self.a, *((nlm.LOCK, other) for other in self.bulky(self.a)), (nlm.UNLOCK, lock))
+        self.assertEqual(answers, [nlm.S_GRACE] * 7)
+        after = self.usage_of(self.a)
+        self.assertEqual([now - then for now, then in zip(after, before)], [7, 7])
 
     def test_waiter_is_told_when_it_is_back(self):
         """Before that it would be told of a lock that nothing but memory knows."""

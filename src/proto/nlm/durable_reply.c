@@ -299,10 +299,12 @@ struct hf_nlm_undo {
 	bool is_release; /* nothing is undone, but the client is to ask again */
 	bool is_new;
 	bool waits;
+	bool is_success; /* counted as one, for @peer and @export */
 	uint8_t mode;
 	uint8_t counted; /* where the delay counts it, for the metrics */
 	uint8_t handle_len;
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
+	struct hf_addr peer; /* if it is_success */
 };
 
 /* The answer that is sent instead. */
@@ -332,6 +334,8 @@ static void refuse_batched(struct hf_nlm_batch *batch, const struct hf_nlm_undo 
 	if (undo->stat)
 		hf_xdr_set_word(undo->stat, stat);
 	hf_rpc_delay_change_result(&batch->delay, undo->counted, hf_nlm_stat_name(stat));
+	if (undo->is_success && batch->nlm->usage)
+		hf_nlm_count_error(batch->nlm, &undo->peer, undo->export);
 }
 
 static void forget_undos(struct hf_nlm_batch *batch)
@@ -419,7 +423,9 @@ static void put_status(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct
 	struct hf_xdr_out *out = hf_rpc_reply_begin(op->call, 16 + cookie.len);
 
 	hf_rpc_call_note(op->call, hf_nlm_stat_name(stat));
-	hf_nlm_count(op, stat);
+	undo->is_success = HF_UNLIKELY(op->nlm->usage) && hf_nlm_count_usage(op, stat);
+	if (HF_UNLIKELY(undo->is_success))
+		undo->peer = *hf_rpc_call_peer(op->call);
 	hf_nlm_put_res(out, op->version, cookie, stat);
 	undo->stat = hf_xdr_out_is_ok(out) ? out->p - 4 : NULL;
 	hf_rpc_reply_end(op->call);
@@ -469,7 +475,9 @@ static bool batch_continuable_release(struct hf_nlm_op *op, enum hf_nlm_stat sta
 	    !(connection = hf_rpc_delay_call(&batch->delay, op->call)))
 		return false;
 	undo = &batch->undos[batch->n_undos++];
-	*undo = (struct hf_nlm_undo){ .connection = connection, .is_release = true };
+	*undo = (struct hf_nlm_undo){ .connection = connection,
+				      .export = op->target.export,
+				      .is_release = true };
 	put_status(op, stat, batch, undo);
 	hf_nlm_op_end(op);
 	promise_batch(batch);

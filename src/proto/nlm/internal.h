@@ -197,7 +197,10 @@ HF_COLD void hf_nlm_say_full(const struct hf_nlm_op *op, bool of_reservations);
 		if (HF_UNLIKELY((op)->nlm->usage))    \
 			hf_nlm_count_usage(op, stat); \
 	} while (0)
-HF_NOINLINE void hf_nlm_count_usage(const struct hf_nlm_op *op, enum hf_nlm_stat stat);
+/* True: as a success. */
+HF_NOINLINE bool hf_nlm_count_usage(const struct hf_nlm_op *op, enum hf_nlm_stat stat);
+/* A reply that was counted as a success became an error before it left. */
+HF_COLD void hf_nlm_count_error(struct hf_nlm *nlm, const struct hf_addr *peer, uint32_t export);
 
 /* granted.c */
 void hf_nlm_grants_init(struct hf_nlm *nlm);

@@ -6,6 +6,8 @@
 #include "proto/nlm/internal.h"
 #include "proto/nlm/op.h"
 
+#define HOME_LANE 0 /* the one that serves NLM */
+
 enum hf_nlm_stat hf_nlm_stat_from_lock(int answer)
 {
 	switch (answer) {
@@ -85,22 +87,32 @@ static bool is_error(enum hf_nlm_stat stat)
 	return stat != HF_NLM_GRANTED_STAT && stat != HF_NLM_BLOCKED && stat != HF_NLM_DENIED;
 }
 
-/* An operation without a handle is about a client, not about a file. */
-void hf_nlm_count_usage(const struct hf_nlm_op *op, enum hf_nlm_stat stat)
+static uint64_t export_id_of(const struct hf_nlm *nlm, uint32_t export)
 {
-	const struct hf_nlm_files *files = &op->nlm->files;
+	const struct hf_nlm_files *files = &nlm->files;
+
+	return files->exports ? files->export_id_of(files->user, export) : HF_USAGE_ANOTHER_SERVER;
+}
+
+/* An operation without a handle is about a client, not about a file. */
+bool hf_nlm_count_usage(const struct hf_nlm_op *op, enum hf_nlm_stat stat)
+{
 	struct hf_usage_call call = {
-		.export_id = HF_USAGE_ANOTHER_SERVER,
 		.kind = HF_USAGE_LOCKS,
 		.has_failed = is_error(stat),
 		.now = hf_loop_now(op->nlm->options.loop),
 	};
 
 	if (!op->target.handle.len)
-		return;
-	if (files->exports)
-		call.export_id = files->export_id_of(files->user, op->target.export);
-	hf_usage_count(op->nlm->usage, hf_rpc_call_lane(op->call), hf_rpc_call_peer(op->call), &call);
+		return false;
+	call.export_id = export_id_of(op->nlm, op->target.export);
+	hf_usage_count(op->nlm->usage, HOME_LANE, hf_rpc_call_peer(op->call), &call);
+	return !call.has_failed;
+}
+
+void hf_nlm_count_error(struct hf_nlm *nlm, const struct hf_addr *peer, uint32_t export)
+{
+	hf_usage_count_error(nlm->usage, HOME_LANE, peer, export_id_of(nlm, export));
 }
 
 void hf_nlm_counts(const struct hf_nlm *nlm, struct hf_nlm_counts *countsp)

@@ -119,6 +119,22 @@ static void test_calls_without_export(void **state)
 	assert_int_equal(others.n[HF_USAGE_ERRORS], 2);
 }
 
+static void test_error_after_success(void **state)
+{
+	struct hf_addr addr = address(1);
+
+	call(0, 1, 7, HF_USAGE_LOCKS);
+	call(0, 2, 7, HF_USAGE_LOCKS);
+	hf_usage_count_error(usage, 0, &addr, 7);
+	hf_usage_count_error(usage, 0, &addr, 0);
+	list();
+	assert_int_equal(n_rows, 2);
+	assert_int_equal(row_of(1, 7)->counts.n[HF_USAGE_ERRORS], 1);
+	assert_int_equal(row_of(2, 7)->counts.n[HF_USAGE_ERRORS], 0);
+	assert_int_equal(others.n[HF_USAGE_ERRORS], 1);
+	assert_int_equal(sum(HF_USAGE_LOCKS), 2);
+}
+
 /* The first loop takes all shared places. The others still have their own. */
 static void test_the_bound(void **state)
 {
@@ -196,6 +212,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_each_pair_has_its_counters, open_usage, close_usage),
 		cmocka_unit_test_setup_teardown(test_calls_without_export, open_usage, close_usage),
+		cmocka_unit_test_setup_teardown(test_error_after_success, open_usage, close_usage),
 		cmocka_unit_test_setup_teardown(test_the_bound, open_usage, close_usage),
 		cmocka_unit_test_setup_teardown(test_reading_while_loops_count, open_usage, close_usage),
 	};
