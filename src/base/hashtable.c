@@ -93,3 +93,25 @@ void hf_hashtable_remove(struct hf_hashtable *table, struct hf_hash_node *node)
 	node->next = NULL;
 	table->n--;
 }
+
+static void empty_chain(struct hf_hash_node **chain, void (*fn)(struct hf_hash_node *node))
+{
+	struct hf_hash_node *node = *chain;
+
+	*chain = NULL;
+	while (node) {
+		struct hf_hash_node *next = node->next;
+
+		fn(node);
+		node = next;
+	}
+}
+
+void hf_hashtable_empty(struct hf_hashtable *table, void (*fn)(struct hf_hash_node *node))
+{
+	for (size_t i = table->n_moved; table->old && i <= table->old_mask; i++)
+		empty_chain(&table->old[i], fn);
+	for (size_t i = 0; table->chains && i <= table->mask; i++)
+		empty_chain(&table->chains[i], fn);
+	table->n = 0;
+}

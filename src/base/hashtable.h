@@ -36,6 +36,8 @@ void hf_hashtable_deinit(struct hf_hashtable *table);
 
 void hf_hashtable_insert(struct hf_hashtable *table, struct hf_hash_node *node, uint64_t hash);
 void hf_hashtable_remove(struct hf_hashtable *table, struct hf_hash_node *node);
+/* Takes all nodes out and gives each to @fn, which may free it. */
+void hf_hashtable_empty(struct hf_hashtable *table, void (*fn)(struct hf_hash_node *node));
 
 /* The place of the chain of @hash. */
 static inline struct hf_hash_node **hf_hashtable_chain(const struct hf_hashtable *table, uint64_t hash)

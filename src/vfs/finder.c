@@ -14,18 +14,17 @@
 
 #include "base/cleanup.h"
 #include "base/error.h"
+#include "base/hashtable.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "vfs/volume.h"
 
-#define FIRST_BUCKETS 1024
-#define MAX_DEPTH     1024
-#define N_LATER       256
+#define MAX_DEPTH 1024
+#define N_LATER   256
 
-struct node {
-	struct node *next; /* next in its bucket */
-	uint64_t inode;
-	uint64_t dir; /* inode number of the directory that contains it */
+struct seen {
+	struct hf_hash_node node; /* in finder->seen */
+	uint64_t dir;             /* inode number of the directory that contains it */
 	char name[];
 };
 
@@ -40,9 +39,7 @@ struct hf_finder {
 	struct later later[N_LATER]; /* under lock; by inode number, the latest one */
 	uint64_t root;               /* (c) */
 	pthread_mutex_t lock;
-	struct node **buckets; /* under lock, like everything below */
-	size_t n_buckets;
-	size_t n_nodes;
+	struct hf_hashtable seen; /* under lock, like everything below */
 	bool is_walking;
 	pthread_cond_t walk_over;
 	uint64_t n_walks;
@@ -52,71 +49,45 @@ struct hf_finder {
 
 /* What was seen */
 
-static struct node **place_of(struct hf_finder *finder, uint64_t inode)
+/* No two inode numbers have the same hash, since both steps can be undone: so the hash is the key, too. */
+static uint64_t hash_of(uint64_t inode)
 {
-	struct node **place =
-		&finder->buckets[(inode * UINT64_C(0x9e3779b97f4a7c15)) >> 32 & (finder->n_buckets - 1)];
+	uint64_t hash = inode * UINT64_C(0x9e3779b97f4a7c15);
 
-	while (*place && (*place)->inode != inode)
-		place = &(*place)->next;
-	return place;
+	return hash ^ hash >> 32;
 }
 
-static void grow(struct hf_finder *finder)
+static struct seen *find(const struct hf_finder *finder, uint64_t inode)
 {
-	struct node **old = finder->buckets;
-	size_t n_old = finder->n_buckets;
-	struct node **buckets = calloc(2 * n_old, sizeof(struct node *));
+	uint64_t hash = hash_of(inode);
+	struct hf_hash_node *node = hf_hash_match(*hf_hashtable_chain(&finder->seen, hash), hash);
 
-	if (!buckets)
-		return; /* no memory: chains become longer */
-	finder->buckets = buckets;
-	finder->n_buckets = 2 * n_old;
-	for (size_t i = 0; i < n_old; i++) {
-		struct node *node = old[i], *next;
-
-		for (; node; node = next) {
-			struct node **place = place_of(finder, node->inode);
-
-			next = node->next;
-			node->next = NULL;
-			*place = node;
-		}
-	}
-	free(old);
+	return node ? hf_container_of(node, struct seen, node) : NULL;
 }
 
 void hf_finder_learn(struct hf_finder *finder, uint64_t dir_inode, const char *name, uint64_t inode)
 {
 	size_t size = strlen(name) + 1;
-	struct node **place, *node;
+	struct seen *seen;
 
 	if (inode == finder->root)
 		return;
 	pthread_mutex_lock(&finder->lock);
-	place = place_of(finder, inode);
-	node = *place;
-	if (node && node->dir == dir_inode && strcmp(node->name, name) == 0)
+	seen = find(finder, inode);
+	if (seen && seen->dir == dir_inode && strcmp(seen->name, name) == 0)
 		goto out;
-	if (node) {
-		*place = node->next;
-		free(node);
-		finder->n_nodes--;
+	if (seen) {
+		hf_hashtable_remove(&finder->seen, &seen->node);
+		free(seen);
 	}
-	if (finder->n_nodes >= HF_FINDER_MAX_FILES)
+	if (finder->seen.n >= HF_FINDER_MAX_FILES)
 		goto out;
-	if (finder->n_nodes >= finder->n_buckets)
-		grow(finder);
-	node = malloc(sizeof(*node) + size);
-	if (!node)
+	seen = malloc(sizeof(*seen) + size);
+	if (!seen)
 		goto out;
-	node->inode = inode;
-	node->dir = dir_inode;
-	memcpy(node->name, name, size);
-	place = place_of(finder, inode);
-	node->next = NULL;
-	*place = node;
-	finder->n_nodes++;
+	seen->dir = dir_inode;
+	memcpy(seen->name, name, size);
+	hf_hashtable_insert(&finder->seen, &seen->node, hash_of(inode));
 out:
 	pthread_mutex_unlock(&finder->lock);
 }
@@ -128,19 +99,19 @@ static const char *path_of(struct hf_finder *finder, uint64_t inode, char room[P
 
 	*p = '\0';
 	for (int depth = 0; inode != finder->root; depth++) {
-		struct node *node = *place_of(finder, inode);
+		const struct seen *seen = find(finder, inode);
 		size_t len;
 
-		if (!node || depth == MAX_DEPTH)
+		if (!seen || depth == MAX_DEPTH)
 			return NULL;
-		len = strlen(node->name);
+		len = strlen(seen->name);
 		if ((size_t)(p - room) < len + 1)
 			return NULL;
 		if (*p)
 			*--p = '/';
 		p -= len;
-		memcpy(p, node->name, len);
-		inode = node->dir;
+		memcpy(p, seen->name, len);
+		inode = seen->dir;
 	}
 	return *p ? p : ".";
 }
@@ -315,7 +286,7 @@ static void end_walk(struct hf_finder *finder, bool is_complete)
 	finder->is_walking = false;
 	finder->walk_ended = seconds_now();
 	pthread_cond_broadcast(&finder->walk_over);
-	hf_log_info("walked an export to find a file by its inode number", "files=%zu", finder->n_nodes);
+	hf_log_info("walked an export to find a file by its inode number", "files=%zu", finder->seen.n);
 	pthread_mutex_unlock(&finder->lock);
 }
 
@@ -404,9 +375,7 @@ int hf_finder_new(struct hf_finder **finderp, uint64_t root_inode)
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
 	pthread_cond_init(&finder->walk_over, &attr);
 	pthread_condattr_destroy(&attr);
-	finder->n_buckets = FIRST_BUCKETS;
-	finder->buckets = calloc(finder->n_buckets, sizeof(struct node *));
-	if (!finder->buckets) {
+	if (hf_hashtable_init(&finder->seen) < 0) {
 		hf_finder_free(finder);
 		return hf_trace(-ENOMEM);
 	}
@@ -414,19 +383,17 @@ int hf_finder_new(struct hf_finder **finderp, uint64_t root_inode)
 	return 0;
 }
 
+static void forget(struct hf_hash_node *node)
+{
+	free(hf_container_of(node, struct seen, node));
+}
+
 struct hf_finder *hf_finder_free(struct hf_finder *finder)
 {
 	if (!finder)
 		return NULL;
-	for (size_t i = 0; finder->buckets && i < finder->n_buckets; i++) {
-		struct node *node = finder->buckets[i], *next;
-
-		for (; node; node = next) {
-			next = node->next;
-			free(node);
-		}
-	}
-	free(finder->buckets);
+	hf_hashtable_empty(&finder->seen, forget);
+	hf_hashtable_deinit(&finder->seen);
 	pthread_cond_destroy(&finder->walk_over);
 	pthread_mutex_destroy(&finder->lock);
 	free(finder);

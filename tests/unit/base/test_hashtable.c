@@ -1,6 +1,8 @@
 #include "../test.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/hashtable.h"
 #include "base/macros.h"
@@ -94,12 +96,51 @@ static void test_equal_hashes(void **state)
 	hf_hashtable_deinit(&table);
 }
 
+static int n_taken;
+
+static void take(struct hf_hash_node *node)
+{
+	struct item *item = hf_container_of(node, struct item, node);
+
+	assert_true(item->is_in);
+	item->is_in = false;
+	memset(node, 0xff, sizeof(*node)); /* as if it were freed */
+	n_taken++;
+}
+
+/* With every number of nodes, so also while the table grows. */
+static void test_empties(void **state)
+{
+	static struct item items[300];
+	struct hf_hashtable table;
+	bool has_grown = false;
+
+	hf_hashtable_init(&table);
+	for (int n = 0; n <= (int)HF_ARRAY_SIZE(items); n++) {
+		for (int i = 0; i < n; i++) {
+			items[i] = (struct item){ .key = (uint32_t)i, .is_in = true };
+			hf_hashtable_insert(&table, &items[i].node, hash_of(items[i].key));
+		}
+		has_grown |= table.old != NULL;
+		n_taken = 0;
+		hf_hashtable_empty(&table, take);
+		assert_int_equal(n_taken, n);
+		assert_true(table.n == 0);
+		for (uint32_t i = 0; i < HF_ARRAY_SIZE(items); i++)
+			assert_null(find(&table, i));
+	}
+	assert_true(has_grown);
+	hf_hashtable_deinit(&table);
+	hf_hashtable_empty(&table, take); /* of one that could not be made */
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_finds_all_while_growing),
 		cmocka_unit_test(test_random_changes),
 		cmocka_unit_test(test_equal_hashes),
+		cmocka_unit_test(test_empties),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
