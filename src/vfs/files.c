@@ -28,6 +28,8 @@
 #define IDLE_SWEEPS  10
 #define LOG_WINDOW_S 60
 
+/* Not base/hashtable.h: max_fds fixes the number of buckets, so no look-up of a call has to ask whether the
+ * table is growing, and no insertion moves chains while it has the lock. */
 struct shard {
 	pthread_mutex_t lock;
 	struct hf_file **buckets; /* under lock, like everything below */
