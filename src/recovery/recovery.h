@@ -431,7 +431,7 @@ struct hf_recovery_counts {
 	uint64_t notifications_failed;
 	uint64_t crashes;    /* evidence */
 	uint64_t stragglers; /* state numbers from before the last reboot */
-	uint64_t cleanups;   /* of which something had to go */
+	uint64_t cleanups;   /* after a crash, also of a client that held nothing */
 	uint64_t locks_cleaned;
 	uint64_t locks_revoked;   /* by an operator, one by one */
 	uint64_t silent_released; /* clients that lost their locks by silent.c */

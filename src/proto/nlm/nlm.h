@@ -1,14 +1,14 @@
 /*
  * The lock manager: program 100021, versions 1, 3 and 4, over the lock table.
  *
- *	program.c             the tables: procedure -> decoder, run function, kind of result; life
+ *	program.c             the tables: procedure -> decoder, run function, kind of result; decodes; life
  *	lock.c                LOCK, NM_LOCK            each runs an operation: it finds out who calls and
  *	unlock.c              UNLOCK, CANCEL, TEST     about which file, asks the lock table one thing, and
  *	reservation.c         SHARE, UNSHARE           replies
  *	restart_notice.c      FREE_ALL, SM_NOTIFY
  *	durable_reply.c       replies when what the reply promises is durable; undoes what cannot be
  *	granted.c             calls a waiter back when it has its lock
- *	await_grant_reply.c   a shared LOCK that waits for the answer to such a call
+ *	await_grant_reply.c   a shared LOCK or a reclaim that waits for the answer to such a call
  *	caller.c              which client calls, and from which port
  *	state_number.c        what the state number of a LOCK tells of its client
  *	meet_host.c           a client that may not exist waits until its host answers
@@ -16,7 +16,7 @@
  *	file_access.c         which file a handle is, and may the caller lock it
  *	way.c                 may a call about an export that demands TLS come this way?
  *	known_handle.c        which export and file were these bytes found to be?
- *	op.c                  an operation: decoded, suspended, resumed, replied to; owner queues
+ *	op.c                  an operation: suspended, resumed, replied to; owner queues
  *	trace.c               what observers, the log and the counters are told; status of an answer
  *	client_lookup.c       a client by its name and address
  *	msg.c                 the _MSG procedures: the result is a call of the server

@@ -13,7 +13,8 @@
  *	   ├─ the client may not exist, and such clients have as much as they may             │
  *	   │     MEETING ─────────► its host has answered ────────────────────────────────────┤
  *	   │                    └─► it has not, or the owner sends another call: dropped      │
- *	   ├─ a shared LOCK meets an exclusive grant that the client has not answered         │
+ *	   ├─ a shared LOCK meets an exclusive grant that the client has not answered,        │
+ *	   │  or a reclaim meets any such grant                                               │
  *	   │     AWAITING_GRANT ──► it has; or 2 s are over, or the owner sends another call ─┘
  *	   ▼
  *	served
