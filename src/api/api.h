@@ -4,6 +4,7 @@
  * It shows the server's state and hands an operator's orders to the domain. It
  * decides nothing.
  *
+ *	api.c         life; the way of a request to the loop and back
  *	http.c        libmicrohttpd, whose one thread talks to the callers
  *	https.c       TLS on its connections; keys.c: certificate and key
  *	listen.c      the TCP port or Unix socket

@@ -14,9 +14,13 @@
  *	exports.c        the list: made from settings, replaced, searched
  *	export_table.c   exports by the numbers and names that locks have for them
  *	admit.c          which clients may use an export, and under which identity
- *	client_names.c   clients by host name and domain; lookups.c: asks, and remembers the answers
- *	groups.c         groups of users who are in more than a call has room for
+ *	client_names.c   clients by host name and domain; client_names_system.c: as this host knows them
+ *	groups.c         groups of users who are in more than a call has room for;
+ *	                 groups_system.c: as this host knows them
+ *	lookups.c        asks for names and groups on its threads, and remembers the answers
  *	handle.c         handles; seal.c, seal_key.c: their seal and its key
+ *	path.c           the path of a handle's file on this host
+ *	usage.c          counts calls by client and export
  *	local.c          local_locks: the lock table's "outside"
  *	local_file.c     the server's locks in one file in the kernel; local_ranges.c: their ranges
  *	local_closer.c   closes files on a thread that may wait

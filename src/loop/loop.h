@@ -9,6 +9,7 @@
  *	uv_loop.c      the real world, on libuv
  *	uv_socket.c    its sockets
  *	uv_work.c      its threads
+ *	uv_signal.c    how does a signal reach the loop?
  *	uv_linger.c    should the loop sleep, or ask for events again for a moment?
  *
  * All code above this folder gets its clock, its random numbers and its sockets

@@ -8,7 +8,7 @@
  *	recovery.c       life; events of store, lock table and clients go from here to the rest
  *	restart.c        stored records -> locks and reservations, unreclaimed or held
  *	waiting.c        stored waiters -> waiters
- *	notifier.c       tells every registered client of the server's restart
+ *	notifier.c       tells the registered clients of the server's restart, if their protocol does that
  *	silent.c         which clients never come back, while others wait for their locks?
  *	crash.c          evidence that a client died -> everything of it goes
  *	order.c          an operator releases one lock

@@ -29,6 +29,7 @@
  *	record.c       a stream of bytes -> records
  *	outqueue.c     replies -> a stream of bytes
  *	uaddr.c        universal addresses <-> addresses
+ *	audit_call.c   how does a line of the audit log about a call begin?
  *
  * client.h and client_internal.h have those of the RPC client.
  */

@@ -29,7 +29,7 @@
  *	state.c     what a start may trust of the last run
  *	record.c    facts as bytes; batch.c: the records of one commit
  *	last.c      the latest record of each fact; checksum.c: XXH64
- *	offline.h   a store without a server: looking and copying
+ *	offline.c   a store without a server: looking and copying
  *	backend.h   what a medium implements: memory.c, lmdb/, postgres/
  */
 #pragma once

@@ -1,6 +1,7 @@
 /*
  * Names in directories. A name is a single component: any bytes but '/' and
- * NUL, not empty, not "." or ".." (hf_name_check()), at most 255 long.
+ * NUL, not empty, at most 255 long (hf_name_get()). "." and ".." can be looked
+ * up, but not made, removed or renamed (hf_name_is_dots()).
  *
  * Every function that changes a directory fills a hf_change of it, also if it
  * fails. No function follows a symbolic link, leaves the volume or waits for

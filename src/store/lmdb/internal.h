@@ -1,6 +1,16 @@
 /*
  * The private parts of the embedded store.
  *
+ *	lmdb.c      life, start and stop, and the table of what the front calls
+ *	work.c      commits in service: which thread writes what
+ *	fold.c      segments of the journal -> LMDB
+ *	load.c      gives the stored facts back, file by file
+ *	apply.c     facts -> a transaction of LMDB, and back
+ *	key.c       the key of a fact
+ *	file.c      opens the file of LMDB or refuses it; transactions that grow the map
+ *	check.c     is a file one of LMDB, and is it whole?
+ *	journal.c   the journal: appending, syncing, reading back
+ *
  *	STATE_DIR/store.lock     locked by flock() while the server runs
  *	STATE_DIR/store.mdb      LMDB: everything but the latest locks
  *	STATE_DIR/journal.N      the latest locks (lmdb/journal.h)

@@ -1,6 +1,20 @@
 /*
  * The private parts of the PostgreSQL store.
  *
+ *	postgres.c     life, and the table of what the front calls
+ *	pipeline.c     the connection in service: batches out, results in
+ *	journal.c      locks, reservations and waiters on their way to the tables
+ *	fold.c         rows of the journal -> the tables
+ *	statements.c   the statements that change the tables; array.c: their arguments
+ *	load.c         loads facts; the writes of start and stop
+ *	owner.c        which run does the service belong to?
+ *	service.c      the rows of a service and of its nodes
+ *	migrate.c      makes or changes the tables; migrations.c: the steps
+ *	downgrade.c    the way back to an older holdfastd
+ *	connect.c      makes a connection that is ready for use
+ *	query.c        blocking statements with a time limit
+ *	text.c         bytes from peers as text that any database accepts
+ *
  * There is one connection. At the start it is used by blocking calls with a
  * time limit. In service it is in libpq's pipeline mode, and the loop watches
  * it. A batch is one transaction. A batch of locks is one row of a journal
