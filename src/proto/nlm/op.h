@@ -18,11 +18,27 @@
  *	   │     AWAITING_GRANT ──► it has; or 2 s are over, or the owner sends another call ─┘
  *	   ▼
  *	served
+ *	   ├─ the usual way of LOCK, UNLOCK and CANCEL: over TCP, with lock_durability process
+ *	   │     the operation ends here; its reply is in the queue of the connection, and does
+ *	   │     not leave before the commit of this turn (below: batched) ───────────────────► over
  *	   ├─ what the reply promises is not durable yet
  *	   │     STORING ─────────► it is: do what was left to do ────────────────────────────┐
  *	   │                    └─► the store failed: undo what was done ─────────────────────┤
  *	   ▼                                                                                  │
  *	replied ◄─────────────────────────────────────────────────────────────────────────────┘
+ *
+ * Batched. With lock_durability process only a write to the page cache is missing, a moment later. To suspend
+ * an operation for that moment and to resume it would cost a sixth of its whole work (decision 9). So the
+ * operation ends before its reply leaves, and a struct hf_nlm_undo (durable_reply.c) stands for it until the
+ * commit: the client, the owner, the file and the range of the lock, and where the status is in the queue.
+ *
+ *	hf_nlm_undo ──► the commit is written: the reply leaves as it is
+ *	            └─► it failed: a new lock is released, the status becomes a refusal, and the reply leaves
+ *
+ * The reply to an UNLOCK or CANCEL is the same even if the store fails, and has no hf_nlm_undo, unless the
+ * next run may go on from here: then the client is to ask again. The rest is suspended in STORING:
+ * datagrams, _MSG calls, waiters, reservations, reclaims, a LOCK whose client's registration is not synced
+ * yet, and calls of a connection that has others under way.
  *
  * Other ends: the call makes no sense (garbage); its client died while the operation was suspended (replied
  * with DENIED_GRACE_PERIOD: its locks would belong to a process that is gone; a reclaim is dropped, and its
