@@ -632,7 +632,7 @@ TEST_MUTATIONS = [
      "!hf_nsm_is_trusted(nsm, notice->call, client) || !hf_nsm_has_proof(nsm, notice->call, client);",
      "!hf_nsm_is_trusted(nsm, notice->call, client);"),
     ("a notice waits on while its client works", f"{NSM}/proof.c",
-     "return claim->client->vouched_at > claim->made_at;", "return claim->client->vouched_at > claim->until;"),
+     "return unproven->client->vouched_at > unproven->made_at;", "return unproven->client->vouched_at > unproven->until;"),
     ("a reply leaves over TLS without the lease", "src/rpc/secure.c",
      "return may_send(secure->connection) ? hf_outqueue_write_tls(queue, segments, secure->session)\n\t\t\t\t\t    : -ESTALE;",
      "return hf_outqueue_write_tls(queue, segments, secure->session);"),

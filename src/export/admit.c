@@ -281,16 +281,16 @@ static void squash_groups(const struct hf_export_rule *rule, struct hf_identity 
 			identity->gids[i] = rule->anon_gid;
 }
 
-void hf_export_squash(const struct hf_export_rule *rule, const struct hf_identity *claimed,
+void hf_export_squash(const struct hf_export_rule *rule, const struct hf_identity *given,
 		      struct hf_identity *identityp)
 {
 	enum hf_squash squash = rule->squash;
 
-	if (!claimed || squash == HF_SQUASH_ALL || (squash == HF_SQUASH_ROOT && claimed->uid == 0)) {
+	if (!given || squash == HF_SQUASH_ALL || (squash == HF_SQUASH_ROOT && given->uid == 0)) {
 		become_anonymous(rule, identityp);
 		return;
 	}
-	*identityp = *claimed;
+	*identityp = *given;
 	if (squash == HF_SQUASH_ROOT)
 		squash_groups(rule, identityp);
 }
@@ -312,15 +312,15 @@ static int find_groups(struct hf_exports *exports, uint32_t uid, bool may_wait,
 
 /* Neither the anonymous user nor root needs groups. */
 int hf_exports_identify(struct hf_exports *exports, const struct hf_export_rule *rule,
-			const struct hf_identity *claimed, bool may_wait, struct hf_identity *identityp)
+			const struct hf_identity *given, bool may_wait, struct hf_identity *identityp)
 {
 	const struct hf_group_list *list;
 	int r;
 
-	hf_export_squash(rule, claimed, identityp);
-	if (HF_LIKELY(!exports->groups) || !claimed || claimed->uid == 0 || rule->squash == HF_SQUASH_ALL)
+	hf_export_squash(rule, given, identityp);
+	if (HF_LIKELY(!exports->groups) || !given || given->uid == 0 || rule->squash == HF_SQUASH_ALL)
 		return 0;
-	r = find_groups(exports, claimed->uid, may_wait, &list);
+	r = find_groups(exports, given->uid, may_wait, &list);
 	if (r == 0 && list) {
 		identityp->n_gids = 0;
 		identityp->list = list;

@@ -214,14 +214,14 @@ int hf_exports_admit(struct hf_exports *exports, uint64_t export_id, const struc
 void hf_exports_log_refusal(struct hf_exports *exports, const struct hf_export *export,
 			    const struct hf_addr *peer, int refusal, const char *program, uint64_t now);
 
-/* The identity of a caller under the rule for its client. @claimed is NULL for a caller with AUTH_NONE. */
-void hf_export_squash(const struct hf_export_rule *rule, const struct hf_identity *claimed,
+/* The identity of a caller under the rule for its client. @given is NULL for a caller with AUTH_NONE. */
+void hf_export_squash(const struct hf_export_rule *rule, const struct hf_identity *given,
 		      struct hf_identity *identityp);
 
 /* The same, with the groups that are looked up for the caller, if they are. -EAGAIN: they are being looked
  * up; with @may_wait, this lasts for a while. *identityp is for this thread, until the next call. */
 int hf_exports_identify(struct hf_exports *exports, const struct hf_export_rule *rule,
-			const struct hf_identity *claimed, bool may_wait, struct hf_identity *identityp);
+			const struct hf_identity *given, bool may_wait, struct hf_identity *identityp);
 
 /* Handles */
 
@@ -284,5 +284,5 @@ enum {
 /* May block. On HF_CHECK_OK *filep, if wanted, is a reference to the file: hf_file_pin() gives the open file
  * description that owns local locks. *exportp likewise. < 0: -errno. */
 int hf_export_check_handle(struct hf_exports *exports, struct hf_bytes handle, const struct hf_addr *peer,
-			   const struct hf_identity *claimed, bool want_write, struct hf_export **exportp,
+			   const struct hf_identity *given, bool want_write, struct hf_export **exportp,
 			   struct hf_file **filep);

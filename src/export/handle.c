@@ -179,7 +179,7 @@ static int check_file(struct hf_file *file, const struct hf_identity *identity, 
 }
 
 int hf_export_check_handle(struct hf_exports *exports, struct hf_bytes handle, const struct hf_addr *peer,
-			   const struct hf_identity *claimed, bool want_write, struct hf_export **exportp,
+			   const struct hf_identity *given, bool want_write, struct hf_export **exportp,
 			   struct hf_file **filep)
 {
 	hf_cleanup(hf_export_unrefp) struct hf_export *export = NULL;
@@ -195,7 +195,7 @@ int hf_export_check_handle(struct hf_exports *exports, struct hf_bytes handle, c
 		return r == HF_REFUSED_UNKNOWN ? HF_CHECK_UNKNOWN : HF_CHECK_ACCESS;
 	if (want_write && rule->read_only)
 		return HF_CHECK_READ_ONLY;
-	if (hf_exports_identify(exports, rule, claimed, true, &identity) < 0)
+	if (hf_exports_identify(exports, rule, given, true, &identity) < 0)
 		return HF_CHECK_UNKNOWN;
 	r = check_file(file, &identity, want_write);
 	if (r != HF_CHECK_OK)

@@ -204,17 +204,17 @@ static int identify(const struct hf_nfs3_op *op, const struct hf_export_rule *ru
 		    struct hf_identity *identityp)
 {
 	const struct hf_rpc_cred *cred = hf_rpc_call_cred(op->call);
-	struct hf_identity claimed;
+	struct hf_identity given;
 
 	if (cred->flavor != HF_RPC_AUTH_SYS)
 		return hf_exports_identify(op->nfs->exports, rule, NULL, false, identityp);
-	claimed.uid = cred->uid;
-	claimed.gid = cred->gid;
-	claimed.n_gids = HF_MIN(cred->n_gids, (uint32_t)HF_IDENTITY_MAX_GIDS);
-	memcpy(claimed.gids, cred->gids, claimed.n_gids * sizeof(claimed.gids[0]));
-	claimed.list_id = 0;
-	claimed.list = NULL;
-	return hf_exports_identify(op->nfs->exports, rule, &claimed, op->may_block, identityp);
+	given.uid = cred->uid;
+	given.gid = cred->gid;
+	given.n_gids = HF_MIN(cred->n_gids, (uint32_t)HF_IDENTITY_MAX_GIDS);
+	memcpy(given.gids, cred->gids, given.n_gids * sizeof(given.gids[0]));
+	given.list_id = 0;
+	given.list = NULL;
+	return hf_exports_identify(op->nfs->exports, rule, &given, op->may_block, identityp);
 }
 
 /* Nothing was done: the reply takes no place in the cache, which any host could fill so. JUKEBOX stays there:

@@ -36,7 +36,7 @@ int hf_nfs3_proc_fsstat(struct hf_nfs3_op *op)
 	return HF_NFS3_DONE;
 }
 
-/* Claims only what the file system can do. */
+/* Names only what the file system can do. */
 static uint32_t properties(const struct hf_volume *volume)
 {
 	uint32_t bits = FSF3_HOMOGENEOUS | FSF3_CANSETTIME;

@@ -96,7 +96,7 @@ static bool is_harmless(const struct hf_client *client)
 	return hf_client_has_nothing(client) && !hf_client_proven_state(client);
 }
 
-/* The call claims to be from the client's lock manager. */
+/* The call says that it is from the client's lock manager. */
 static HF_NOINLINE enum hf_nlm_stat note_unsure(struct hf_nlm_op *op)
 {
 	struct hf_recovery *recovery = op->nlm->options.recovery;

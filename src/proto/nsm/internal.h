@@ -87,11 +87,11 @@ struct hf_nsm {
 	struct hf_list exchanges; /* addresses that are asked whether a notice is true; the oldest first */
 	struct hf_hashtable exchanges_by_host;
 	struct hf_hashtable doubts_by_client;
-	uint32_t n_doubted;    /* counts doubts, for doubt tags; starts at a random number */
-	struct hf_list doubts; /* doubts whose host has answered, but did not decide */
-	struct hf_list claims; /* notices that wait for a proof, the oldest first; proof.c */
-	size_t n_claims;
-	struct hf_timer claims_timer; /* until the oldest ends */
+	uint32_t n_doubted;      /* counts doubts, for doubt tags; starts at a random number */
+	struct hf_list doubts;   /* doubts whose host has answered, but did not decide */
+	struct hf_list unproven; /* notices that wait for a proof, the oldest first; proof.c */
+	size_t n_unproven;
+	struct hf_timer unproven_timer; /* until the oldest ends */
 	struct hf_list visitors; /* calls over UDP from other hosts that wait for an answer of that host */
 	size_t n_visitors;
 	struct hf_hashtable meetings; /* addresses that are being asked whether a host is there; by address */
@@ -237,12 +237,12 @@ int hf_nsm_doubts_init(struct hf_nsm *nsm);
 void hf_nsm_doubts_deinit(struct hf_nsm *nsm);
 
 /* Notices that wait for a proof (proof.c). See also nsm.h. */
-void hf_nsm_claims_init(struct hf_nsm *nsm);
-void hf_nsm_claims_deinit(struct hf_nsm *nsm);
+void hf_nsm_unproven_init(struct hf_nsm *nsm);
+void hf_nsm_unproven_deinit(struct hf_nsm *nsm);
 /* The client has something, and no notice is believed before its host has connected. */
 bool hf_nsm_awaits_proof(struct hf_nsm *nsm, struct hf_client *client);
 /* The notice is believed when the client's host connects. If it does not, the notice is forgotten. */
-void hf_nsm_claim(struct hf_nsm *nsm, struct hf_client *client, int32_t state);
+void hf_nsm_remember_unproven(struct hf_nsm *nsm, struct hf_client *client, int32_t state);
 
 /* Notices and numbers that came before (copies.c) */
 bool hf_nsm_was_early(const struct hf_nsm *nsm, const struct hf_addr *peer, struct hf_bytes name,

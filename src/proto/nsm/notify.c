@@ -78,7 +78,7 @@ static bool must_wait(struct notice *notice, struct hf_client *client, bool is_s
 		return false;
 	hf_nsm_note_unproven(nsm, notice->call, client);
 	if (is_said)
-		hf_nsm_claim(nsm, client, notice->state);
+		hf_nsm_remember_unproven(nsm, client, notice->state);
 	notice->n_unproven++;
 	return true;
 }

@@ -111,7 +111,7 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 	hf_list_init(&nsm->visitors);
 	hf_list_init(&nsm->meetings_by_age);
 	hf_nsm_knocks_init(nsm);
-	hf_nsm_claims_init(nsm);
+	hf_nsm_unproven_init(nsm);
 	if (!nsm->options.timeout_ns)
 		nsm->options.timeout_ns = DEFAULT_TIMEOUT_NS;
 	nsm->server_name = strdup(options->server_name);
@@ -145,7 +145,7 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm)
 	hf_nsm_lives_deinit(nsm);
 	hf_recovery_set_asker(nsm->options.recovery, NULL);
 	hf_nsm_doubts_deinit(nsm);
-	hf_nsm_claims_deinit(nsm);
+	hf_nsm_unproven_deinit(nsm);
 	hf_nsm_sights_deinit(nsm);
 	hf_nsm_visitors_deinit(nsm);
 	hf_nsm_meetings_deinit(nsm);

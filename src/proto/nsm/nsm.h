@@ -64,7 +64,7 @@
  *	exchange     one address, asked once for all its doubts (doubt.c)
  *	inquiry      the questions of one exchange, or of one sight (ask.c)
  *	sight        what a host said when its client took its first lock (sight.c)
- *	claim        a notice that waits for a TLS connection of its host (proof.c)
+ *	unproven     a notice that waits for a TLS connection of its host (proof.c)
  *	visitor      an SM_MON, SM_UNMON or SM_UNMON_ALL that waits for its host (visit.c)
  *	meeting      an address, asked whether a host is there; its guests are the calls that wait
  *	             (meet.c)

@@ -8,13 +8,13 @@
  * checks of a notice, and replaces none of them.
  *
  * The notice may come before the connection. Then it stays unanswered, so that its sender
- * repeats it. If the host's statd gives its number, the server remembers it as a claim, as
- * long as sm-notify repeats it. The connection makes the claim true.
+ * repeats it. If the host's statd gives its number, the server remembers it as unproven, as
+ * long as sm-notify repeats it. The connection proves it.
  *
  * A client connects again for other reasons, too. So a forged notice must not wait for that:
- * the silence of the host makes no claim, and a call of the client's old life ends one.
+ * the server remembers none if the host is silent, and a call of the client's old life ends one.
  *
- * What the client takes while a claim waits may be of its new life, so it carries a tag, as
+ * What the client takes while an unproven notice waits may be of its new life, so it carries a tag, as
  * during a check (doubt.c).
  */
 #include <stdlib.h>
@@ -26,14 +26,14 @@
 #include "rpc/presence.h"
 #include "tls/tls.h"
 
-#define MAX_CLAIMS     256
+#define MAX_UNPROVEN   256
 #define MAX_PER_CLIENT 4
 
-struct claim {
+struct unproven {
 	struct hf_link link;
 	struct hf_client *client; /* a reference */
 	int32_t state;
-	int32_t tag;             /* of what the client takes meanwhile; 0: it has none of this claim */
+	int32_t tag;             /* of what the client takes meanwhile; 0: it has none of this notice */
 	uint64_t made_at, until; /* monotonic ns */
 };
 
@@ -90,73 +90,73 @@ void hf_nsm_note_unproven(struct hf_nsm *nsm, struct hf_rpc_call *call, struct h
 			    hf_log_quote(name, sizeof(name), identity, strlen(identity)));
 }
 
-/* Claims */
+/* Unproven notices */
 
-static void claim_free(struct hf_nsm *nsm, struct claim *claim)
+static void unproven_free(struct hf_nsm *nsm, struct unproven *unproven)
 {
-	struct hf_client *client = claim->client;
+	struct hf_client *client = unproven->client;
 
-	if (claim->tag && client->doubt_tag == claim->tag)
+	if (unproven->tag && client->doubt_tag == unproven->tag)
 		client->doubted_state = client->doubt_tag = 0;
-	hf_link_remove(&claim->link);
-	nsm->n_claims--;
+	hf_link_remove(&unproven->link);
+	nsm->n_unproven--;
 	hf_client_unref(client);
-	free(claim);
+	free(unproven);
 }
 
-static struct claim *oldest(struct hf_nsm *nsm)
+static struct unproven *oldest(struct hf_nsm *nsm)
 {
-	struct hf_link *link = hf_list_first(&nsm->claims);
+	struct hf_link *link = hf_list_first(&nsm->unproven);
 
-	return link ? hf_list_entry(link, struct claim, link) : NULL;
+	return link ? hf_list_entry(link, struct unproven, link) : NULL;
 }
 
 static void forget_old(struct hf_nsm *nsm)
 {
 	uint64_t now = hf_loop_now(nsm->options.loop);
-	struct claim *claim;
+	struct unproven *unproven;
 
-	while ((claim = oldest(nsm)) && claim->until <= now)
-		claim_free(nsm, claim);
-	if (claim)
-		hf_timer_start(&nsm->claims_timer, claim->until - now);
+	while ((unproven = oldest(nsm)) && unproven->until <= now)
+		unproven_free(nsm, unproven);
+	if (unproven)
+		hf_timer_start(&nsm->unproven_timer, unproven->until - now);
 }
 
 static void on_timer(struct hf_timer *timer)
 {
-	forget_old(hf_container_of(timer, struct hf_nsm, claims_timer));
+	forget_old(hf_container_of(timer, struct hf_nsm, unproven_timer));
 }
 
 /* After the notice a call of the client was served that was not of its new life. */
-static bool is_refuted(const struct claim *claim)
+static bool is_refuted(const struct unproven *unproven)
 {
-	return claim->client->vouched_at > claim->made_at;
+	return unproven->client->vouched_at > unproven->made_at;
 }
 
-static struct claim *find_true(struct hf_nsm *nsm)
+static struct unproven *find_true(struct hf_nsm *nsm)
 {
-	hf_list_for_each(link, &nsm->claims) {
-		struct claim *claim = hf_list_entry(link, struct claim, link);
+	hf_list_for_each(link, &nsm->unproven) {
+		struct unproven *unproven = hf_list_entry(link, struct unproven, link);
 
-		if (!is_refuted(claim) && is_back(nsm, claim->client))
-			return claim;
+		if (!is_refuted(unproven) && is_back(nsm, unproven->client))
+			return unproven;
 	}
 	return NULL;
 }
 
-/* Connections have begun. Releasing locks serves waiters, so the list is read anew after each claim. */
+/* Connections have begun. Releasing locks serves waiters, so the list is read anew after each notice. */
 static void on_connections(void *user)
 {
 	struct hf_nsm *nsm = user;
-	struct claim *claim;
+	struct unproven *unproven;
 
 	forget_old(nsm);
-	while ((claim = find_true(nsm))) {
-		struct hf_client *client = hf_client_ref(claim->client);
-		int32_t state = claim->state;
+	while ((unproven = find_true(nsm))) {
+		struct hf_client *client = hf_client_ref(unproven->client);
+		int32_t state = unproven->state;
 
-		claim->tag = 0; /* what carries it stays */
-		claim_free(nsm, claim);
+		unproven->tag = 0; /* what carries it stays */
+		unproven_free(nsm, unproven);
 		hf_recovery_client_rebooted(nsm->options.recovery, client, state);
 		hf_client_unref(client);
 	}
@@ -165,81 +165,81 @@ static void on_connections(void *user)
 /* True: it is known already. The oldest makes room. */
 static bool is_known(struct hf_nsm *nsm, const struct hf_client *client, int32_t state)
 {
-	struct claim *first = NULL;
+	struct unproven *first = NULL;
 	size_t n = 0;
 
-	hf_list_for_each(link, &nsm->claims) {
-		struct claim *claim = hf_list_entry(link, struct claim, link);
+	hf_list_for_each(link, &nsm->unproven) {
+		struct unproven *unproven = hf_list_entry(link, struct unproven, link);
 
-		if (claim->client != client)
+		if (unproven->client != client)
 			continue;
-		if (claim->state == state && !is_refuted(claim))
+		if (unproven->state == state && !is_refuted(unproven))
 			return true;
-		if (claim->state == state) {
-			claim_free(nsm, claim);
+		if (unproven->state == state) {
+			unproven_free(nsm, unproven);
 			return false;
 		}
 		if (n++ == 0)
-			first = claim;
+			first = unproven;
 	}
 	if (n >= MAX_PER_CLIENT)
-		claim_free(nsm, first);
-	else if (nsm->n_claims >= MAX_CLAIMS)
-		claim_free(nsm, oldest(nsm));
+		unproven_free(nsm, first);
+	else if (nsm->n_unproven >= MAX_UNPROVEN)
+		unproven_free(nsm, oldest(nsm));
 	return false;
 }
 
 /* If the notice was just checked, the tag of that check goes on. */
-static void tag(struct hf_nsm *nsm, struct claim *claim)
+static void tag(struct hf_nsm *nsm, struct unproven *unproven)
 {
-	struct hf_client *client = claim->client;
+	struct hf_client *client = unproven->client;
 
 	if (client->doubted_state)
 		return;
 	if (!client->doubt_tag) {
-		client->doubt_tag = hf_client_make_doubt_tag(claim->state, nsm->n_doubted++);
+		client->doubt_tag = hf_client_make_doubt_tag(unproven->state, nsm->n_doubted++);
 		client->doubted_at = hf_loop_now(nsm->options.loop);
 	}
-	client->doubted_state = claim->state;
-	claim->tag = client->doubt_tag;
+	client->doubted_state = unproven->state;
+	unproven->tag = client->doubt_tag;
 }
 
-void hf_nsm_claim(struct hf_nsm *nsm, struct hf_client *client, int32_t state)
+void hf_nsm_remember_unproven(struct hf_nsm *nsm, struct hf_client *client, int32_t state)
 {
-	struct claim *claim;
+	struct unproven *unproven;
 
 	if (is_known(nsm, client, state))
 		return;
-	claim = calloc(1, sizeof(*claim));
-	if (!claim) {
+	unproven = calloc(1, sizeof(*unproven));
+	if (!unproven) {
 		hf_trace(-ENOMEM); /* the sender repeats the notice */
 		return;
 	}
-	claim->client = hf_client_ref(client);
-	claim->state = state;
-	claim->made_at = hf_loop_now(nsm->options.loop);
-	claim->until = claim->made_at + HF_RECOVERY_NOTICE_NS;
-	hf_list_push_back(&nsm->claims, &claim->link);
-	nsm->n_claims++;
-	tag(nsm, claim);
+	unproven->client = hf_client_ref(client);
+	unproven->state = state;
+	unproven->made_at = hf_loop_now(nsm->options.loop);
+	unproven->until = unproven->made_at + HF_RECOVERY_NOTICE_NS;
+	hf_list_push_back(&nsm->unproven, &unproven->link);
+	nsm->n_unproven++;
+	tag(nsm, unproven);
 	forget_old(nsm);
 }
 
-void hf_nsm_claims_init(struct hf_nsm *nsm)
+void hf_nsm_unproven_init(struct hf_nsm *nsm)
 {
-	hf_list_init(&nsm->claims);
-	hf_timer_init(&nsm->claims_timer, nsm->options.loop, on_timer);
+	hf_list_init(&nsm->unproven);
+	hf_timer_init(&nsm->unproven_timer, nsm->options.loop, on_timer);
 	if (nsm->options.presence)
 		hf_rpc_presence_listen(nsm->options.presence, on_connections, nsm);
 }
 
-void hf_nsm_claims_deinit(struct hf_nsm *nsm)
+void hf_nsm_unproven_deinit(struct hf_nsm *nsm)
 {
-	struct claim *claim;
+	struct unproven *unproven;
 
 	if (nsm->options.presence)
 		hf_rpc_presence_listen(nsm->options.presence, NULL, NULL);
-	hf_timer_stop(&nsm->claims_timer);
-	while ((claim = oldest(nsm)))
-		claim_free(nsm, claim);
+	hf_timer_stop(&nsm->unproven_timer);
+	while ((unproven = oldest(nsm)))
+		unproven_free(nsm, unproven);
 }

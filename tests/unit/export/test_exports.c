@@ -205,9 +205,9 @@ static void expect_squashed(enum hf_squash squash, uint32_t uid, uint32_t gid, u
 			    uint32_t expected_gid, uint32_t expected_n)
 {
 	struct hf_export_rule rule = { .squash = squash, .anon_uid = 65534, .anon_gid = 65533 };
-	struct hf_identity claimed = { .uid = uid, .gid = gid, .n_gids = 2, .gids = { 0, 7 } }, identity;
+	struct hf_identity given = { .uid = uid, .gid = gid, .n_gids = 2, .gids = { 0, 7 } }, identity;
 
-	hf_export_squash(&rule, &claimed, &identity);
+	hf_export_squash(&rule, &given, &identity);
 	assert_int_equal(identity.uid, expected_uid);
 	assert_int_equal(identity.gid, expected_gid);
 	assert_int_equal(identity.n_gids, expected_n);

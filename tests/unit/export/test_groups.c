@@ -113,9 +113,9 @@ static void test_without_room_the_call_is_repeated(void **state)
 static int identify(const struct hf_export_rule *rule, uint32_t uid, bool may_wait,
 		    struct hf_identity *identity)
 {
-	struct hf_identity claimed = { .uid = uid, .gid = 5, .n_gids = 2, .gids = { 6, 0 } };
+	struct hf_identity given = { .uid = uid, .gid = 5, .n_gids = 2, .gids = { 6, 0 } };
 
-	return hf_exports_identify(exports, rule, &claimed, may_wait, identity);
+	return hf_exports_identify(exports, rule, &given, may_wait, identity);
 }
 
 /* Where groups are looked up, the client's do not count; where they cannot be, no others do. */

@@ -127,13 +127,13 @@ static void test_tls_without_a_certificate(void **state)
 	assert_true(has_proof(client));
 }
 
-static void test_a_claim_becomes_true(void **state)
+static void test_an_unproven_notice_becomes_true(void **state)
 {
 	struct hf_client *client = client_of("alpha");
 
-	hf_nsm_claim(nsm, client, 5);
-	hf_nsm_claim(nsm, client, 5);
-	assert_int_equal(nsm->n_claims, 1);
+	hf_nsm_remember_unproven(nsm, client, 5);
+	hf_nsm_remember_unproven(nsm, client, 5);
+	assert_int_equal(nsm->n_unproven, 1);
 	connect_as(&beta, HOST);
 	world_turn(&w);
 	assert_int_equal(n_locks(client), 1);
@@ -141,17 +141,17 @@ static void test_a_claim_becomes_true(void **state)
 	world_turn(&w);
 	assert_int_equal(n_locks(client), 0);
 	assert_int_equal(client->sm_state, 5);
-	assert_int_equal(nsm->n_claims, 0);
+	assert_int_equal(nsm->n_unproven, 0);
 	assert_int_equal(client->doubted_state, 0);
 }
 
-/* What the client takes while the claim waits is of its new life. */
+/* What the client takes while the notice waits is of its new life. */
 static void test_later_locks_stay(void **state)
 {
 	struct hf_client *client = client_of("alpha");
 	struct hf_lock_request request = world_request(client, 2, "g", 0, 9);
 
-	hf_nsm_claim(nsm, client, 5);
+	hf_nsm_remember_unproven(nsm, client, 5);
 	request.client_state = (uint32_t)hf_client_state_for(client, 0, 0);
 	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_OK);
 	connect_as(&alpha, HOST);
@@ -159,14 +159,14 @@ static void test_later_locks_stay(void **state)
 	assert_int_equal(n_locks(client), 1);
 }
 
-static void test_claims_end(void **state)
+static void test_unproven_notices_end(void **state)
 {
 	struct hf_client *client = client_of("alpha");
 
-	hf_nsm_claim(nsm, client, 5);
+	hf_nsm_remember_unproven(nsm, client, 5);
 	assert_int_not_equal(client->doubted_state, 0);
 	turn_for(w.loop, 15 * 60 * HF_NS_PER_S);
-	assert_int_equal(nsm->n_claims, 0);
+	assert_int_equal(nsm->n_unproven, 0);
 	assert_int_equal(client->doubted_state, 0);
 	assert_int_equal(client->doubt_tag, 0);
 	connect_as(&alpha, HOST);
@@ -174,23 +174,23 @@ static void test_claims_end(void **state)
 	assert_int_equal(n_locks(client), 1);
 }
 
-static void test_claims_are_bounded(void **state)
+static void test_unproven_notices_are_bounded(void **state)
 {
 	struct hf_client *client = client_of("alpha");
 	char name[16];
 
 	for (int32_t i = 0; i < 20; i++)
-		hf_nsm_claim(nsm, client, 5 + 2 * i);
-	assert_int_equal(nsm->n_claims, 4);
+		hf_nsm_remember_unproven(nsm, client, 5 + 2 * i);
+	assert_int_equal(nsm->n_unproven, 4);
 	for (int i = 0; i < 300; i++) {
 		struct hf_client *other;
 
 		snprintf(name, sizeof(name), "other%d", i);
 		other = world_client(&w, "10.0.0.3", name);
 		hf_client_bind(other, "alpha");
-		hf_nsm_claim(nsm, other, 5);
+		hf_nsm_remember_unproven(nsm, other, 5);
 	}
-	assert_int_equal(nsm->n_claims, 256);
+	assert_int_equal(nsm->n_unproven, 256);
 }
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
@@ -198,9 +198,13 @@ static void test_claims_are_bounded(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(test_what_proves),          T(test_who_needs_no_proof), T(test_tls_without_a_certificate),
-		T(test_a_claim_becomes_true), T(test_later_locks_stay),   T(test_claims_end),
-		T(test_claims_are_bounded),
+		T(test_what_proves),
+		T(test_who_needs_no_proof),
+		T(test_tls_without_a_certificate),
+		T(test_an_unproven_notice_becomes_true),
+		T(test_later_locks_stay),
+		T(test_unproven_notices_end),
+		T(test_unproven_notices_are_bounded),
 	};
 
 	hf_log_configure(HF_LOG_ERROR, HF_LOG_TEXT);
