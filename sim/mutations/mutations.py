@@ -475,9 +475,9 @@ CLUSTER_MUTATIONS = [
     ("a node claims before the service of its last term has ended", NODE,
      "if (is_in_doubt(node) || node->has_service)", "if (is_in_doubt(node))"),
     ("silence counts that was heard without the lease", "src/rpc/client.c",
-     "return !hf_loop_kept_lease(loop, &pending->mark) ||", "return"),
+     "return !hf_loop_had_lease(loop, &pending->mark) ||", "return"),
     ("grace runs out without the lease", f"{RECOVERY}/phase.c",
-     "if (!hf_loop_kept_lease(recovery->loop, &phase->grace_mark)) {", "if (!recovery) {"),
+     "if (!hf_loop_had_lease(recovery->loop, &phase->grace_mark)) {", "if (!recovery) {"),
     ("a reclaim is told to ask again when the database is back", f"{NLM}/durable_reply.c",
      "if (op->args.reclaim) {", "if (op->args.reclaim && !options->store_comes_back) {"),
     # Fencing

@@ -125,7 +125,7 @@ static enum MHD_Result answer(struct hf_api_request *request)
 	return send_json(request, route->status ? route->status : 200, route->show(request));
 }
 
-/* The caller may take its time to read the answer. Until then only the text is kept. */
+/* The caller may take its time to read the answer. Until then only the text stays in memory. */
 enum MHD_Result hf_api_answer(struct hf_api_request *request)
 {
 	enum MHD_Result result = answer(request);

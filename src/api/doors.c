@@ -4,7 +4,7 @@
  *
  * Each connection has a time limit: from its start, or from the last answer, to
  * the end of the next request; and for an answer. The library limits only silence,
- * so a caller that sends or reads a byte now and then could keep a connection open
+ * so a caller that sends or reads a byte now and then could occupy a connection
  * for ever. A request that waits for the loop or the store has no limit.
  *
  * A new connection is never refused. When there are too many, one is closed:

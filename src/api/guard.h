@@ -1,5 +1,5 @@
 /*
- * Which callers may call. Three checks keep web pages of other sites out:
+ * Which callers may call. Three checks bar web pages of other sites:
  *
  *	Host     on loopback it must be a name of loopback, so that a foreign DNS
  *	         name that points at this server is useless (rebinding)

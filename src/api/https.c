@@ -1,6 +1,6 @@
 /*
  * HTTPS: libmicrohttpd speaks TLS on its own thread, by GnuTLS. Each connection
- * gets the keys of the moment when it begins, and keeps them to its end, so a
+ * gets the keys of the moment when it begins, and uses them to its end, so a
  * reload disturbs none.
  *
  * A caller that speaks HTTP in the clear is told so, in the clear, and its

@@ -1,7 +1,7 @@
 /*
  * Certificate and key of the API (HTTPS), by GnuTLS: libmicrohttpd speaks TLS
  * with that library, so only it can say whether it can use them. They never
- * change; a reload loads others. Connections keep those that they began with.
+ * change; a reload loads others. Connections use those that they began with.
  */
 #pragma once
 

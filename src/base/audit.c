@@ -306,7 +306,7 @@ static size_t write_bytes(int fd, const char *text, size_t len)
 }
 
 /* Takes the @n bytes of a line that was not written whole from the end of the file. A pipe, or a file that
- * can only be appended to, keeps them, and the next line begins with a line end. */
+ * can only be appended to, still has them, and the next line begins with a line end. */
 static void mend(struct hf_audit *audit, size_t n)
 {
 	struct stat st = { 0 };

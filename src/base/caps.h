@@ -1,6 +1,6 @@
 /*
- * Capabilities of the calling thread (capabilities(7)). The kernel keeps them
- * for each thread; a new thread inherits those of its creator. Sets are bits:
+ * Capabilities of the calling thread (capabilities(7)). Each thread has
+ * its own; a new thread inherits those of its creator. Sets are bits:
  * HF_CAP(CAP_CHOWN) and so on.
  */
 #pragma once

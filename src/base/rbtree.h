@@ -1,7 +1,7 @@
 /*
  * Intrusive red-black tree, with a hook for augmentation.
  *
- * The tree knows no order. The caller descends itself, which keeps comparisons
+ * The tree knows no order. The caller descends itself, with comparisons
  * inline, and links the new node where the descent ends:
  *
  *	struct hf_rb_node **link = &tree->root, *parent = NULL;

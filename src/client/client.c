@@ -240,12 +240,12 @@ static void say_dropped(const struct hf_client *client, const char *text)
 
 static void drop_first(struct hf_client *client)
 {
-	const char *kept = client->other_locals;
+	const char *rest = client->other_locals;
 	char text[HF_ADDR_TEXT];
 
-	(void)take_text(&kept, text);
+	(void)take_text(&rest, text);
 	say_dropped(client, text);
-	memmove(client->other_locals, kept, strlen(kept) + 1);
+	memmove(client->other_locals, rest, strlen(rest) + 1);
 	client->n_named = 0; /* the names after it have other numbers now */
 	client->n_dropped++;
 }

@@ -299,8 +299,8 @@ struct hf_client *hf_clients_next(struct hf_clients *clients, uint64_t serial);
 /* Finds the client or makes it. -EINVAL: the name is not allowed. */
 int hf_clients_get(struct hf_client **clientp, struct hf_clients *clients, const char *protocol,
 		   const struct hf_addr *address, struct hf_bytes name);
-/* The same for one that was stored with @id, which it keeps. An interface in @id counts, not its number in
- * @address. -EINVAL: @id is not that of a client at @address. */
+/* The same for one that was stored with @id, which stays its id. An interface in @id counts, not its number
+ * in @address. -EINVAL: @id is not that of a client at @address. */
 int hf_clients_get_stored(struct hf_client **clientp, struct hf_clients *clients, const char *protocol,
 			  const struct hf_addr *address, const char *id);
 /* Before a call to it: the interface of a link-local address may have another number by now. */

@@ -30,7 +30,7 @@ static int ask(void *user, struct hf_bytes key, uint8_t *answer, size_t *lenp)
 {
 	const struct hf_group_source *source = user;
 	uint32_t uid, gids[HF_IDENTITY_MAX_LISTED];
-	size_t n = 0, n_kept = 0;
+	size_t n = 0, n_listed = 0;
 	int r;
 
 	memcpy(&uid, key.data, sizeof(uid));
@@ -40,10 +40,10 @@ static int ask(void *user, struct hf_bytes key, uint8_t *answer, size_t *lenp)
 		return r == -ENOENT ? 0 : r;
 	for (size_t i = 0; i < n; i++)
 		if (gids[i] != 0)
-			gids[n_kept++] = gids[i];
+			gids[n_listed++] = gids[i];
 	memset(answer, 0, HEAD);
-	memcpy(answer + HEAD, gids, n_kept * sizeof(gids[0]));
-	*lenp = HEAD + n_kept * sizeof(gids[0]);
+	memcpy(answer + HEAD, gids, n_listed * sizeof(gids[0]));
+	*lenp = HEAD + n_listed * sizeof(gids[0]);
 	return 0;
 }
 

@@ -180,7 +180,7 @@ static void try_again_later(struct entry *entry)
 
 /* Opening */
 
-/* What kept the file closed may be over. */
+/* What prevented opening the file may be over. */
 static bool should_open(const struct entry *entry)
 {
 	return !entry->file &&
@@ -417,7 +417,7 @@ static void on_uncover(struct hf_timer *timer)
 }
 
 /* Counts a question to the kernel, and covers a busy file instead. Only exclusive locks count: the cover
- * keeps local readers away, and a client that may only read the file must not be able to do that. A turn of
+ * bars local readers, and a client that may only read the file must not be able to do that. A turn of
  * the loop may be longer than a rest, so the clock is read anew; the question would take ten times as long.
  */
 static void note_question(struct entry *entry, struct hf_range range, enum hf_lock_mode mode)

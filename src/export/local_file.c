@@ -289,7 +289,7 @@ static int lower(struct hf_local_file *file, struct hf_range range, enum hf_lock
 		if (r == 0)
 			r = set(file, part, mode);
 		if (r)
-			return r; /* the kernel keeps the lock: more than needed, never less */
+			return r; /* the lock stays in the kernel: more than needed, never less */
 		hf_local_ranges_set(&file->ranges, part, mode);
 	}
 	return 0;

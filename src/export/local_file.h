@@ -3,7 +3,7 @@
  * open file description, which is one owner to the kernel; so they are the
  * union of the clients' locks and never conflict with each other.
  *
- * The kernel keeps the locks of a file in a list and walks all of it for every
+ * The kernel has the locks of a file in a list and walks all of it for every
  * request. From HF_LOCAL_MAX_RANGES separate ranges on, the server therefore
  * takes everything from the first to the last byte as one range, or as one range
  * on each side of the locks of local processes. Until the number of locks falls,

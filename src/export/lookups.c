@@ -181,8 +181,8 @@ static void note_failure(const struct hf_lookups *lookups, struct entry *entry, 
 	entry->ask_again = now + lookups->options.retry_ns;
 }
 
-static void keep_answer(struct hf_lookups *lookups, struct entry *entry, const uint8_t *answer, size_t len,
-			uint64_t now)
+static void remember_answer(struct hf_lookups *lookups, struct entry *entry, const uint8_t *answer,
+			    size_t len, uint64_t now)
 {
 	const struct hf_lookups_options *options = &lookups->options;
 	uint8_t *copy = realloc(entry->answer, len ? len : 1);
@@ -217,7 +217,7 @@ static void ask_one(struct hf_lookups *lookups, struct entry *entry, uint8_t *an
 	if (r < 0)
 		note_failure(lookups, entry, now);
 	else
-		keep_answer(lookups, entry, answer, len, now);
+		remember_answer(lookups, entry, answer, len, now);
 	reports = (r < 0 || len == 0) && !lookups->is_over && may_report(lookups, entry, now);
 	if (reports) { /* it is asked until here, so it stays */
 		pthread_mutex_unlock(&lookups->lock);

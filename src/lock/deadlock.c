@@ -2,7 +2,7 @@
  * Which owner waits for which? Owner A waits for owner B if a waiter of A is blocked by
  * a lock of B, or by a waiter of B that stands before it.
  *
- * The graph has no cycle, and each change keeps it so:
+ * The graph has no cycle, and no change makes one:
  *
  *   - a request that would wait for an owner that waits for the requesting
  *     owner, directly or through others, is not queued (DEADLOCK);

@@ -8,7 +8,7 @@
  * something that forbids merging (hf_attrs_can_merge); each lock is also in
  * trees[mode] of the file, and in locks->unreclaimed if it is unreclaimed; the
  * counters of file, client and engine agree. hf_holding_put() and
- * hf_holding_take_out() keep these invariants, and every change goes through them.
+ * hf_holding_take_out() preserve these invariants, and every change goes through them.
  * A lock never changes in place: a different lock is another record. The one exception
  * is a restored lock that is held from then on.
  */

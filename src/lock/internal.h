@@ -562,15 +562,15 @@ bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range rang
 struct hf_purge {
 	struct hf_locks *locks;
 	bool all;
-	const uint32_t *kept; /* the state numbers of the new life */
-	size_t n_kept;
+	const uint32_t *living; /* the state numbers of the new life */
+	size_t n_living;
 };
 
 /* Does the purge remove what carries this state number? */
 static inline bool hf_purge_is_dead(const struct hf_purge *purge, uint32_t state)
 {
-	for (size_t i = 0; i < purge->n_kept && state != 0; i++)
-		if (purge->kept[i] == state)
+	for (size_t i = 0; i < purge->n_living && state != 0; i++)
+		if (purge->living[i] == state)
 			return false;
 	return true;
 }

@@ -420,7 +420,7 @@ int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, st
 /* The same by the server, before the client has heard of the lock. The owner's waiters stay. */
 int hf_lock_take_back(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
 /* By order of an operator: OK, or NOTHING: the owner has no lock with exactly this range. Also ends the
- * owner's grants in flight that overlap @range; the owner keeps what is left of their locks. Its waiters
+ * owner's grants in flight that overlap @range; what is left of their locks stays. Its waiters
  * stay. Needs memory only for such grants. */
 int hf_lock_revoke(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
 /* OK: the waiter is gone, or its grant in flight is undone. LOCKED: the owner has the whole range in
@@ -457,8 +457,8 @@ int hf_lock_assume_grants(struct hf_locks *locks, const struct hf_lock_target *w
 
 /* CRASH of a client. Removes everything of it. */
 void hf_lock_client_purge(struct hf_locks *locks, struct hf_lock_client *client);
-/* The same, but what carries any of the @n state numbers @kept stays. State number 0 never matches. */
-void hf_lock_client_purge_but(struct hf_locks *locks, struct hf_lock_client *client, const uint32_t *kept,
+/* The same, but what carries any of the @n state numbers @living stays. State number 0 never matches. */
+void hf_lock_client_purge_but(struct hf_locks *locks, struct hf_lock_client *client, const uint32_t *living,
 			      size_t n);
 /* But what carries @state. For tests. */
 void hf_lock_client_purge_older(struct hf_locks *locks, struct hf_lock_client *client, uint32_t state);

@@ -114,10 +114,10 @@ void hf_lock_client_purge_older(struct hf_locks *locks, struct hf_lock_client *c
 	hf_lock_client_purge_but(locks, client, &state, 1);
 }
 
-void hf_lock_client_purge_but(struct hf_locks *locks, struct hf_lock_client *client, const uint32_t *kept,
+void hf_lock_client_purge_but(struct hf_locks *locks, struct hf_lock_client *client, const uint32_t *living,
 			      size_t n)
 {
-	const struct hf_purge purge = { .locks = locks, .kept = kept, .n_kept = n };
+	const struct hf_purge purge = { .locks = locks, .living = living, .n_living = n };
 
 	purge_client(&purge, client);
 }

@@ -101,7 +101,7 @@ static int reserve_to_assume(struct hf_locks *locks, const struct hf_holding *ho
 
 /*
  * A grant in flight of which this lock is a part ends, too: GRANTED names the whole range, and must not come
- * when another owner has this part. The client may have heard it before: the owner keeps the rest. Nothing
+ * when another owner has this part. The client may have heard it before: the rest stays. Nothing
  * may fail once the lock is gone.
  */
 int hf_lock_revoke(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)

@@ -5,7 +5,7 @@
  * conflicting locks of other owners and by conflicting waiters of other owners
  * before it. Outside grace every queued waiter is blocked, with three exceptions:
  * memory for its grant was missing, grants are paused, or a lock outside blocks it.
- * To keep this, each function that removes something that may block calls
+ * So that this holds, each function that removes something that may block calls
  * hf_waiters_touch(), and each operation ends with hf_serve_waiters().
  *
  * Each waiter is also in waiting[mode], an interval tree by (start, id). A release

@@ -76,7 +76,7 @@ struct hf_loop_mark hf_loop_mark(struct hf_loop *loop)
 				      .n_standstills = loop->n_standstills };
 }
 
-bool hf_loop_kept_lease(struct hf_loop *loop, const struct hf_loop_mark *since)
+bool hf_loop_had_lease(struct hf_loop *loop, const struct hf_loop_mark *since)
 {
 	return HF_LIKELY(!loop->lease) ||
 	       (hf_loop_may_act(loop) &&

@@ -88,7 +88,7 @@ struct hf_loop_mark {
 #define HF_LOOP_STANDSTILL_NS HF_NS_PER_S
 
 struct hf_loop_mark hf_loop_mark(struct hf_loop *loop);
-bool hf_loop_kept_lease(struct hf_loop *loop, const struct hf_loop_mark *since); /* true without a lease */
+bool hf_loop_had_lease(struct hf_loop *loop, const struct hf_loop_mark *since); /* true without a lease */
 bool hf_loop_stood_still(struct hf_loop *loop, const struct hf_loop_mark *since);
 /* Within the last @ns the process went on after a standstill, or got its lease after it had none. What it
  * reads now may be old. */

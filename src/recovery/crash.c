@@ -94,15 +94,15 @@ static void note_death(struct hf_client *client)
 struct forgetting {
 	struct hf_recovery *recovery;
 	const struct hf_client *client;
-	const uint32_t *kept; /* numbers of the life that goes on */
-	size_t n_kept;
+	const uint32_t *living; /* numbers of the life that goes on */
+	size_t n_living;
 };
 
 static bool is_of_this_life(const struct forgetting *forgetting, int32_t state)
 {
-	for (size_t i = 0; i < forgetting->n_kept; i++)
-		if (forgetting->kept[i] == (uint32_t)state ||
-		    forgetting->kept[i] == (uint32_t)hf_client_stored_number(state))
+	for (size_t i = 0; i < forgetting->n_living; i++)
+		if (forgetting->living[i] == (uint32_t)state ||
+		    forgetting->living[i] == (uint32_t)hf_client_stored_number(state))
 			return true;
 	return false;
 }
@@ -131,10 +131,10 @@ static int forget_reservation(void *user, const struct hf_store_reservation *res
 		      (struct hf_persist_record){ reservation->id, HF_PERSIST_RESERVATION });
 }
 
-static void forget_not_exported(struct hf_recovery *recovery, struct hf_client *client, const uint32_t *kept,
-				size_t n_kept)
+static void forget_not_exported(struct hf_recovery *recovery, struct hf_client *client,
+				const uint32_t *living, size_t n_living)
 {
-	struct forgetting forgetting = { recovery, client, kept, n_kept };
+	struct forgetting forgetting = { recovery, client, living, n_living };
 
 	if (!client->recovery->n_not_exported)
 		return;
@@ -444,14 +444,14 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 			const char *reason)
 {
 	struct holdings before = holdings_of(client);
-	uint32_t kept[HF_CLIENT_LIFE_NUMBERS];
-	size_t n_kept = hf_client_life_numbers(client, state, kept);
+	uint32_t living[HF_CLIENT_LIFE_NUMBERS];
+	size_t n_living = hf_client_life_numbers(client, state, living);
 
 	note_death(client);
 	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_reclaim_forget(recovery, client);
-	forget_not_exported(recovery, client, kept, n_kept);
-	hf_lock_client_purge_but(recovery->locks, &client->locking, kept, n_kept);
+	forget_not_exported(recovery, client, living, n_living);
+	hf_lock_client_purge_but(recovery->locks, &client->locking, living, n_living);
 	/* A notice that is being checked does not end this life by the silence of the host any more. What the
 	 * client takes from now on has the number of this life. */
 	client->doubted_state = client->doubt_tag = 0;

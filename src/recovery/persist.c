@@ -1,7 +1,7 @@
 /*
  * Every change of the lock table and of the registrations is written to the store.
  *
- * The lock table keeps the store's id as the tag of its record. Where locks are not
+ * The lock table has the store's id as the tag of its record. Where locks are not
  * stored (lock_durability none, or a store that forgets) there are no tags, and
  * nothing is written.
  *

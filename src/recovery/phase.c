@@ -28,8 +28,8 @@
  *	               being written.
  *
  * While loading and in grace the lock table grants reclaims only. Entering serving
- * drops what is unreclaimed, but for what outlives grace (protocol.c); stopping keeps
- * it for the next run. Every grace ends at its deadline, and by hand.
+ * drops what is unreclaimed, but for what outlives grace (protocol.c); stopping leaves
+ * it to the next run. Every grace ends at its deadline, and by hand.
  *
  * The window of grace is time in which clients can reclaim. A node without its lease
  * drops every call, and its clients take a while until they call again: when the lease is
@@ -361,7 +361,7 @@ static void on_look(struct hf_timer *timer)
 	struct hf_phase *phase = &recovery->phase;
 	uint64_t now = hf_loop_now(recovery->loop), late = now - timer->deadline;
 
-	if (!hf_loop_kept_lease(recovery->loop, &phase->grace_mark)) {
+	if (!hf_loop_had_lease(recovery->loop, &phase->grace_mark)) {
 		begin_anew(recovery);
 		return;
 	}

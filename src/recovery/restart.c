@@ -13,7 +13,7 @@
  * Records conflict when a directory is exported by two names. While it was not exported by
  * the name of one record, another client got the lock by the other name. The later one has
  * the larger id, since a reclaim stores a lock anew: it is the one that was granted. Reservations
- * keep their ids when they are reclaimed: the one that was made last stays.
+ * have the same ids after a reclaim: the one that was made last stays.
  *
  * A run that goes on where the last one ended (recovery.after_crash) takes the same way
  * and then holds everything without a reclaim. A lock that a waiter has been granted
@@ -96,7 +96,7 @@ struct loading {
 	struct hf_persist_record *wrong; /* to be deleted */
 	size_t n_wrong, wrong_room;
 	struct asides provisional; /* what owners had before grants that their clients have not answered */
-	/* Records that conflict with others, which may be older: not_exported.c keeps them until they are
+	/* Records that conflict with others, which may be older: they are in not_exported.c until they are
 	 * settled. And older ones that were deleted for them. */
 	bool is_settling;
 	int not_settled; /* -errno of one of them */
@@ -501,7 +501,7 @@ static bool is_older(const struct hf_lock_view *lock, const struct hf_lock_view 
 	return lock->flags & HF_LOCK_UNRECLAIMED && lock->tag < later->tag;
 }
 
-/* What of an older lock cannot be true: an owner that locks more keeps what it has beside that. */
+/* What of an older lock cannot be true. Of the same owner's, what is beside the later lock stays. */
 static struct hf_range untrue_part(const struct hf_lock_view *lock, const struct hf_lock_view *later)
 {
 	if (!has_same_owner(lock, later))

@@ -13,8 +13,8 @@
  *	and the time begins anew          the client in the way of the waiter
  *
  * A call of the client, an answer of its host, a datagram and an open connection from its
- * address are signs of life, a connection until it is closed. A datagram may be forged; that
- * only keeps locks. Each of these also keeps them:
+ * address are signs of life, a connection until it is closed. A datagram may be forged; then
+ * locks only stay longer. They also stay because of each of these:
  *
  *	its host has never answered the server    a firewall may drop every question, so no
  *	                                          answer means nothing
@@ -137,7 +137,7 @@ static bool has_listened(struct hf_silent_case *c)
 {
 	struct hf_loop *loop = c->recovery->loop;
 
-	return hf_loop_may_act(loop) && hf_loop_kept_lease(loop, &c->mark) &&
+	return hf_loop_may_act(loop) && hf_loop_had_lease(loop, &c->mark) &&
 	       !hf_loop_stood_still(loop, &c->mark);
 }
 

@@ -66,7 +66,7 @@ void hf_rpc_calls_deinit(struct hf_rpc_lane *lane)
 }
 
 /* A suspended call: what it counts for is free again. */
-static void stop_keeping(struct hf_rpc_call *call)
+static void end_suspension(struct hf_rpc_call *call)
 {
 	hf_link_remove(&call->in_suspended);
 	if (call->connection)
@@ -86,7 +86,7 @@ static HF_NOINLINE void free_memory(struct hf_rpc_call *call)
 static void free_ended(struct hf_rpc_call *call)
 {
 	if (call->is_suspended)
-		stop_keeping(call);
+		end_suspension(call);
 	/* One look at all three, because most calls have none of them. */
 	if (HF_UNLIKELY((uintptr_t)call->own | (uintptr_t)call->scratch | (uintptr_t)call->apart))
 		free_memory(call);
@@ -444,7 +444,7 @@ void hf_rpc_reply_garbage(struct hf_rpc_call *call)
 	hf_rpc_reply_error(call, HF_RPC_GARBAGE_ARGS);
 }
 
-/* The same call may be served when it comes again: over TLS, or after a reload. So its reply is not kept. */
+/* The same call may be served when it comes again: over TLS, or after a reload. The reply is not cached. */
 void hf_rpc_reply_auth_error(struct hf_rpc_call *call, enum hf_rpc_auth_stat stat)
 {
 	if (!begin(call, HF_RPC_REPLY_LEN)) {

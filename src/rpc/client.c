@@ -145,7 +145,7 @@ static void after_failure(struct hf_rpc_pending *pending, const struct hf_rpc_re
 		walk(pending);
 		return;
 	}
-	if (!hf_loop_kept_lease(pending->client->loop, &pending->mark))
+	if (!hf_loop_had_lease(pending->client->loop, &pending->mark))
 		return; /* at its deadline it begins again */
 	finish(pending, &pending->failure);
 	/* @pending is freed here */
@@ -157,7 +157,7 @@ static bool was_deaf(const struct hf_rpc_pending *pending)
 {
 	struct hf_loop *loop = pending->client->loop;
 
-	return !hf_loop_kept_lease(loop, &pending->mark) ||
+	return !hf_loop_had_lease(loop, &pending->mark) ||
 	       (hf_loop_stood_still(loop, &pending->mark) && pending->n_again < MAX_AGAIN);
 }
 

@@ -177,7 +177,7 @@ static void note_end(struct hf_rpc_lane *lane, struct hf_call_meter *meter, cons
 		hf_rpc_meters_settle(lane);
 }
 
-/* Held calls */
+/* Calls whose replies are delayed */
 
 /* Where there are many kinds: one of the same procedure and result that was begun a little earlier. */
 static struct hf_rpc_delayed *find_delayed(struct hf_rpc_delay *delay, const struct hf_call_meter *meter,

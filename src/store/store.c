@@ -13,7 +13,7 @@
 #include "store/backend.h"
 
 /* The ids of a run start with its epoch. 2^44 of them last half a year at a million a second. After 2^20 runs
- * the epochs repeat; pass_id() keeps new ids beyond those still in use. */
+ * the epochs repeat; pass_id() begins new ids after those still in use. */
 #define EPOCH_SHIFT 44
 
 #define SECONDS_TO_2020 UINT64_C(1577836800)
@@ -197,7 +197,7 @@ static int load_client(void *user, const struct hf_record *record)
 	return loading->client(loading->user, &record->client);
 }
 
-/* A record of an old run whose epoch has the same low bits keeps its id; new ids start after it. */
+/* A record of an old run whose epoch has the same low bits has its old id; new ids start after it. */
 static void pass_id(struct hf_store *store, uint64_t id)
 {
 	if (id >> EPOCH_SHIFT == store->next_id >> EPOCH_SHIFT && id >= store->next_id)

@@ -200,7 +200,7 @@ static bool set_rules(SSL_CTX *ctx)
 	SSL_CTX_set_mode(ctx, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
 				      SSL_MODE_RELEASE_BUFFERS);
 	SSL_CTX_set_read_ahead(ctx, 1);
-	/* A session that goes on from an earlier one would keep an identity after its certificate has
+	/* A session that goes on from an earlier one would have an identity after its certificate has
 	 * ended. */
 	SSL_CTX_set_session_cache_mode(ctx, SSL_SESS_CACHE_OFF);
 	SSL_CTX_set_max_cert_list(ctx, MAX_CHAIN_BYTES);

@@ -3,7 +3,7 @@
  * holdfast(1). No other folder includes OpenSSL.
  *
  * Keys are what the operator configured, loaded from files: they never change. hf_tls is what
- * the server offers now. A reload gives it other keys. Sessions that have begun keep theirs.
+ * the server offers now. A reload gives it other keys. Sessions that have begun use theirs to the end.
  *
  * A session reads and writes the connection's own socket. It decrypts into the buffer of the
  * reader and encrypts from the queue of replies. It never waits: what cannot go on answers

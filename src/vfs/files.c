@@ -1,7 +1,7 @@
 /*
  * The cache of open files: a hash table in shards. Each shard has a lock and a
- * list in the order of use, the least used first. The cache holds one reference
- * to each of its files; another reference keeps a file beyond its eviction.
+ * list in the order of use, the least used first. The cache has one reference
+ * to each of its files; with another reference a file outlives its eviction.
  *
  * A close may have to wait for a hung disk. That must stop neither a loop nor the
  * closing of files of other disks. So a file whose last reference is gone waits

@@ -41,7 +41,7 @@ static _Thread_local struct thread_state thread;
 #define SETFSUID  SYS_setfsuid
 #endif
 
-/* These two calls never fail: they return the previous id, and keep it if the new one does not exist. */
+/* These two calls never fail: they return the previous id, and ignore a new one that does not exist. */
 static bool set_fsgid(uint32_t gid)
 {
 	syscall(SETFSGID, gid);

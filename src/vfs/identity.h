@@ -1,7 +1,7 @@
 /*
  * Under whose identity a file operation runs.
  *
- * The kernel keeps the identity for file access for each thread. As the
+ * For the kernel, each thread has its own identity for file access. As the
  * superuser, or as a user with the capabilities CAP_SETUID, CAP_SETGID and
  * CAP_DAC_OVERRIDE, the server takes the caller's user, group and groups around
  * an operation, and the kernel decides on permission, ownership and quota.

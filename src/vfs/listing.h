@@ -1,8 +1,8 @@
 /*
  * Reads a directory from any position.
  *
- * A cookie is the kernel's own position after an entry (d_off), which file
- * systems keep stable while names come and go, also over restarts. So nothing
+ * A cookie is the kernel's own position after an entry (d_off), which is
+ * stable while names come and go, also over restarts. So nothing
  * is remembered between two calls, and reading a part of a directory of a
  * million names costs only that part.
  */

@@ -3,9 +3,9 @@
  *
  * A look-up by name opens the file, asks for its id and closes it again, though the cache of open files
  * mostly has it. With a guess, one question to the kernel is enough: does the name still lead to that inode
- * number? An open file that was found by this name keeps the name in the kernel's memory, so the question
- * does not wait for the disk. There are exceptions: a local process has renamed the file since, or it was
- * opened again by its handle. Then the kernel may read the directory, on a loop, too.
+ * number? While a file is open that was found by this name, the name stays in the kernel's memory, so the
+ * question does not wait for the disk. There are exceptions: a local process has renamed the file since, or
+ * it was opened again by its handle. Then the kernel may read the directory, on a loop, too.
  *
  * A guess may be wrong or missing; a wrong one costs that question. Any thread may use it.
  */

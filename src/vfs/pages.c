@@ -251,7 +251,7 @@ struct hf_page_watch hf_pages_watch(struct hf_pages *pages, const struct hf_file
 	return watch;
 }
 
-/* Finding and keeping */
+/* Finding and caching */
 
 static bool has_changed(const struct hf_pages *pages, const struct hf_page *page)
 {

@@ -59,8 +59,8 @@ static int sync_once(struct round *round, struct hf_file *file)
 	return r;
 }
 
-/* Syncs for all changes that left before the round began; returns their number. Their references keep the
- * files open. */
+/* Syncs for all changes that left before the round began; returns their number. By their references the
+ * files stay open. */
 static size_t run_round(struct hf_list *batch)
 {
 	struct round round = { 0 };

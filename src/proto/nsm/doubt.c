@@ -418,7 +418,7 @@ static struct exchange *find_exchange(struct hf_nsm *nsm, const struct hf_addr *
 	return NULL;
 }
 
-/* Silent hosts must not keep the server from asking other hosts. So the exchange that has waited longest
+/* Silent hosts must not prevent questions to other hosts. So the exchange that has waited longest
  * without an answer ends. Its notices stay unanswered, and their senders repeat them. */
 static void give_up_oldest(struct hf_nsm *nsm)
 {

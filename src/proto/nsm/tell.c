@@ -188,7 +188,7 @@ static void note_name(struct telling *telling)
 {
 	struct hf_client *client = telling->client;
 
-	if (telling->n_dropped != client->n_dropped) /* only the server's own name has kept its number */
+	if (telling->n_dropped != client->n_dropped) /* only the server's own name has the same number */
 		telling->n_names = 0;
 	telling->n_dropped = client->n_dropped;
 	telling->n_names++;

@@ -8,8 +8,8 @@
  *
  * A missing mapping is SET. A mapping of the server that another program has is
  * taken from it only if that program does not answer any more; otherwise two
- * servers would take it from each other for ever. A program that answers keeps
- * it, and the log names it and says what to do.
+ * servers would take it from each other for ever. A program that answers still
+ * has it; the log names that program and says what to do.
  *
  * All calls go over one TCP connection to a loopback address, from a reserved
  * port if possible: rpcbind then lets the registrar remove what it has set. The

@@ -23,8 +23,8 @@
  * takes all rows of its sort as arrays (statements.c). Several batches may be in
  * flight.
  *
- * Every row carries the name of its server. Two things keep a second holdfastd
- * of the same name away. While the connection lasts, a session lock on the name
+ * Every row carries the name of its server. Two things bar a second holdfastd
+ * of the same name. While the connection lasts, a session lock on the name
  * does. Afterwards the row of the service does: it names the run that used the
  * store last, by its epoch and a random number (owner). No transaction commits
  * if that row has changed (owner.c, journal.c).

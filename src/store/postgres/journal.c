@@ -5,7 +5,7 @@
  * batch's records as bytes: one statement, one round trip, no index. The rows are
  * folded into the tables later, by a worker thread with a connection of its own
  * (fold.c). Most locks come and go between two folds and never reach a table. The
- * run keeps the records of its rows in memory until they are folded, so that a
+ * records of a run's rows stay in memory until they are folded, so that a
  * fold reads nothing. A start folds what the last run has left.
  *
  * The journal is bounded. When folding falls behind, batches wait for it.
@@ -34,7 +34,7 @@
 #define FOLD_DELAY  HF_NS_PER_S
 #define FOLD_BYTES  ((size_t)4 << 20) /* are folded without delay */
 #define MAX_BYTES   ((size_t)16 << 20)
-#define KEEP_BYTES  (2 * FOLD_BYTES) /* a larger buffer is freed after its fold */
+#define SPARE_BYTES (2 * FOLD_BYTES) /* a larger buffer is freed after its fold */
 #define FIRST_BYTES ((size_t)64 << 10)
 
 static void plan(struct hf_pg *pg);
@@ -43,7 +43,7 @@ static void plan(struct hf_pg *pg);
 
 static void begin_rows(struct hf_pg_rows *rows)
 {
-	if (rows->capacity > KEEP_BYTES) {
+	if (rows->capacity > SPARE_BYTES) {
 		free(rows->data);
 		rows->data = NULL;
 		rows->capacity = 0;
