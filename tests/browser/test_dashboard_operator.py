@@ -122,6 +122,20 @@ class Release(PagePlay):
         self.assert_held(self.lock_of(self.b, 100, 10))
         self.assertEqual(page.faults(), [])
 
+    def test_a_lock_beyond_what_a_double_can_say(self):
+        page, ranges = self.page, ((2**53 + 1, 1), (2**63 - 3, 1), (2**62 + 1, 2**53 + 1))
+        for offset, length in ranges:
+            self.assert_granted(self.a, self.lock_of(self.a, offset, length))
+        page.open(url=self.url())
+        page.wait(selector="#live", text="live")
+        for offset, length in ranges:
+            page.wait(selector="#locks td", text=f"{offset} + {length}")
+            page.click(selector=self.button_of(self.a, f"{offset} + {length}"))
+            page.click(selector="#ask-yes")
+            page.gone(selector=self.button_of(self.a, f"{offset} + {length}"), text="")
+            self.assert_free(self.lock_of(self.a, offset, length))
+        self.assertEqual(page.faults(), [])
+
     def test_a_lock_that_is_gone_already(self):
         page, lock = self.page, self.lock_of(self.a, 5, 5)
         self.assert_granted(self.a, lock)

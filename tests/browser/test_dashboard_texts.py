@@ -35,6 +35,24 @@ class Texts(beside.PageOfApi):
         self.page.wait(selector="#reservations td", text=LOCK["file"])
         self.assertEqual(self.page.text(selector="#reservations tbody td:last-child"), "1200@one")
 
+    def test_ranges_are_exact(self):
+        ranges = ((5, 7), (0, 2**63 - 1), (2**53 + 1, 0), (2**53, 2**53 + 1), (2**63 - 1, 1))
+        owner = 'nlm:one:12:"offset": 99999999999999999'
+        locks = [{**LOCK, "offset": offset, "length": length, "owner": owner} for offset, length in ranges]
+        self.api.answers[("GET", "/api/v1/locks")] = lambda: self.list("locks", locks)
+        self.open()
+        self.page.wait(selector="#locks td", text=LOCK["file"])
+        sort = "document.querySelector('#locks [data-key=offset]').click()"
+        shown = "[...document.querySelectorAll('#locks tbody td:nth-child(4)')].map(n => n.textContent)"
+        self.page.evaluate(code=sort)
+        expected = [f"0 + {2**63 - 1}", "5 + 7", f"{2**53} + {2**53 + 1}", f"{2**53 + 1} to end", f"{2**63 - 1} + 1"]
+        self.assertEqual(self.page.evaluate(code=shown), expected)
+        self.page.click(selector=f'#locks button[aria-label*="{2**53 + 1} to end"]')
+        self.page.click(selector="#ask-yes")
+        self.page.wait(selector="#banner", text="Nothing was released")
+        order = next(path for method, path in self.api.calls if method == "DELETE")
+        self.assertIn(f"&offset={2**53 + 1}&length=0&", order)
+
     def test_the_token_is_asked_for_only_where_it_is_missing(self):
         self.api.answers[("GET", "/api/v1/waiters")] = (500, {"error": {"code": "internal", "message": "Broken."}})
         self.open()
