@@ -12,6 +12,8 @@ const PAGES = 20, AT_ONCE = 32;
 const statusKind = { active: "good", notified: "good", unreachable: "warn", crashed: "bad" };
 
 const DAY = 86400, TIGHT = 0.8;
+const SEEN = Symbol("seen"); /* a symbol: the filter does not search it */
+const silence = client => (performance.now() - client[SEEN]) / 1000; /* as the server's clock measured it, and since then */
 const words = name => name.replace("_", " and "); /* read_write */
 
 const tables = {
@@ -25,8 +27,8 @@ const tables = {
     { key: "transport", title: "Transport", text: c => (c.identity ? `${c.transport}: ${c.identity}` : c.transport ?? "–") },
     { key: "refused_calls", title: "Refused calls", kind: "n", mark: c => (c.refused_calls ? "warn" : "") },
     { key: "registered_at", title: "Age", kind: "n", text: c => since(c.registered_at) },
-    { key: "last_seen", title: "Silent for", kind: "n", text: c => since(c.last_seen),
-      mark: c => (c.locks && c.silent_seconds > DAY ? "warn" : "") }] }),
+    { key: "last_seen", title: "Silent for", kind: "n", text: c => (c.last_seen ? age(silence(c)) : "–"),
+      mark: c => (c.locks && c.last_seen && silence(c) > DAY ? "warn" : "") }] }),
   locks: new Table("locks", { noun: "lock", sort: "client", down: false,
     keyOf: l => `${l.client} ${l.owner} ${l.handle} ${l.offset} ${l.length} ${l.mode}`, columns: [
       { key: "share", title: "Export" }, { key: "file", title: "File", kind: "id", text: file },
@@ -168,12 +170,17 @@ async function loadUsage(isOn) {
   showUsage(items, isCut);
 }
 
+function takeClient(client) {
+  client[SEEN] = performance.now() - 1000 * client.silent_seconds;
+  clients.set(client.id, client);
+}
+
 async function loadLists() {
   changed.clear(); /* changes from now on are loaded again */
   const found = { clients: await loadAll("clients"), locks: await loadAll("locks") };
   clients.clear();
   locks.clear();
-  for (const client of found.clients.items) clients.set(client.id, client);
+  for (const client of found.clients.items) takeClient(client);
   for (const lock of found.locks.items)
     if (locks.has(lock.client)) locks.get(lock.client).push(lock);
     else locks.set(lock.client, [lock]);
@@ -184,7 +191,7 @@ async function loadLists() {
 async function loadClient(id) {
   try {
     const answer = await call("GET", `/api/v1/clients/${encodeURIComponent(id)}`);
-    clients.set(id, { ...answer, locks: answer.lock_count });
+    takeClient({ ...answer, locks: answer.lock_count });
     if (!answer.has_more_locks) locks.set(id, answer.locks);
     else return false;
   } catch (error) {
