@@ -7,6 +7,7 @@
  *	load.c      gives the stored facts back, file by file
  *	apply.c     facts -> a transaction of LMDB, and back
  *	key.c       the key of a fact
+ *	error.c     codes of LMDB -> -errno
  *	file.c      opens the file of LMDB or refuses it; transactions that grow the map
  *	check.c     is a file one of LMDB, and is it whole?
  *	journal.c   the journal: appending, syncing, reading back
