@@ -4,12 +4,15 @@
  * page and record of it and decodes them, and beside walking over them in LMDB,
  * with the file in memory, and nothing else.
  *
- *	restart PATH/holdfastd [LOCKS [FOLDER]]
+ *	restart PATH/holdfastd [--beside OTHER/holdfastd] [LOCKS [FOLDER]]
  *
  * The locks are taken over the wire, by 1,000 clients with 10 processes each in 10,000 files, and the
  * daemon is killed with SIGKILL each time. The best of some rounds counts, since
  * others use the machine, too; CPU seconds are those of the daemon up to then.
- * Prints JSON.
+ *
+ * With --beside, another build starts in the same rounds, in turn the first and the second, with a store of
+ *its own and the same locks. The medians of both count then. A ratio to the other build is the median of the
+ *ratios within a round: the speed of a machine changes less there. Prints JSON.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -112,6 +115,10 @@ static bool is_serving(struct bench *bench)
 	bench->port = (uint16_t)port;
 	return true;
 }
+
+struct reading {
+	double wall, cpu;
+};
 
 static double start_daemon(struct bench *bench)
 {
@@ -242,10 +249,6 @@ static int count_lock(void *user, const struct hf_store_lock *lock)
 	return 0;
 }
 
-struct reading {
-	double wall, cpu;
-};
-
 static struct reading read_by_store(const struct bench *bench)
 {
 	static const struct hf_store_events events = {
@@ -295,44 +298,120 @@ static struct reading read_afresh(const struct bench *bench)
 	return reading;
 }
 
+/* Rounds */
+
+static struct reading restart(struct bench *bench)
+{
+	struct reading reading;
+
+	reading.wall = start_daemon(bench);
+	reading.cpu = load_cpu(bench->pid);
+	kill_daemon(bench);
+	return reading;
+}
+
+static void fill(struct bench *bench, const char *program, const char *folder, uint32_t n_locks)
+{
+	bench->program = program;
+	snprintf(bench->folder, sizeof(bench->folder), "%s/hf-restart-XXXXXX", folder);
+	must(mkdtemp(bench->folder) ? 0 : -errno, "mkdtemp");
+	start_daemon(bench);
+	take_locks(bench, n_locks);
+	kill_daemon(bench);
+	restart(bench); /* what was in the journal is folded now */
+}
+
+static void restart_in_turn(struct bench benches[2], int round, struct reading *oursp, struct reading *otherp)
+{
+	bool is_first = round % 2 == 0;
+
+	if (!is_first)
+		*otherp = restart(&benches[1]);
+	*oursp = restart(&benches[0]);
+	if (is_first)
+		*otherp = restart(&benches[1]);
+}
+
+static int by_value(const void *a, const void *b)
+{
+	double x = *(const double *)a, y = *(const double *)b;
+
+	return (x > y) - (x < y);
+}
+
+static double median(const double values[N_ROUNDS])
+{
+	double sorted[N_ROUNDS];
+
+	memcpy(sorted, values, sizeof(sorted));
+	qsort(sorted, N_ROUNDS, sizeof(*sorted), by_value);
+	return sorted[N_ROUNDS / 2];
+}
+
+static void print_beside(const struct reading ours[N_ROUNDS], const struct reading other[N_ROUNDS])
+{
+	double columns[6][N_ROUNDS];
+
+	for (int i = 0; i < N_ROUNDS; i++) {
+		columns[0][i] = ours[i].wall;
+		columns[1][i] = ours[i].cpu;
+		columns[2][i] = other[i].wall;
+		columns[3][i] = other[i].cpu;
+		columns[4][i] = ours[i].wall / other[i].wall;
+		columns[5][i] = ours[i].cpu / other[i].cpu;
+	}
+	printf(",\"median_serving_s\":%.3f,\"median_serving_cpu_s\":%.3f,\"other_median_serving_s\":%.3f,"
+	       "\"other_median_serving_cpu_s\":%.3f,\"other_x\":%.3f,\"other_cpu_x\":%.3f",
+	       median(columns[0]), median(columns[1]), median(columns[2]), median(columns[3]),
+	       median(columns[4]), median(columns[5]));
+}
+
+static int usage(void)
+{
+	fprintf(stderr, "usage: restart PATH/holdfastd [--beside OTHER/holdfastd] [LOCKS [FOLDER]]\n");
+	return 2;
+}
+
 int main(int argc, char **argv)
 {
-	struct bench bench = { 0 };
+	static struct bench benches[2];
+	struct reading ours[N_ROUNDS], other[N_ROUNDS], reading;
 	double serving = 1e9, cpu = 1e9, store = 1e9, store_cpu = 1e9, plain = 1e9;
-	uint32_t n_locks = N_LOCKS;
-	struct reading reading;
+	bool has_other = argc > 3 && strcmp(argv[2], "--beside") == 0;
+	char **rest = argv + (has_other ? 4 : 2);
+	int n_rest = argc - (has_other ? 4 : 2);
+	uint32_t n_locks = n_rest > 0 ? (uint32_t)strtoul(rest[0], NULL, 10) : N_LOCKS;
+	const char *folder = n_rest > 1 ? rest[1] : "/tmp";
 	uint64_t n_read = 0;
 
-	if (argc < 2) {
-		fprintf(stderr, "usage: %s PATH/holdfastd [LOCKS [FOLDER]]\n", argv[0]);
-		return 2;
-	}
-	bench.program = argv[1];
-	if (argc > 2)
-		n_locks = (uint32_t)strtoul(argv[2], NULL, 10);
-	snprintf(bench.folder, sizeof(bench.folder), "%s/hf-restart-XXXXXX", argc > 3 ? argv[3] : "/tmp");
-	must(mkdtemp(bench.folder) ? 0 : -errno, "mkdtemp");
-	start_daemon(&bench);
-	take_locks(&bench, n_locks);
-	kill_daemon(&bench);
-	start_daemon(&bench); /* what was in the journal is folded now */
-	kill_daemon(&bench);
+	if (argc < 2 || n_rest > 2 || !n_locks)
+		return usage();
+	fill(&benches[0], argv[1], folder, n_locks);
+	if (has_other)
+		fill(&benches[1], argv[3], folder, n_locks);
 	for (int i = 0; i < N_ROUNDS; i++) {
-		plain = least(plain, plain_reading(bench.folder, &n_read));
-		reading = read_afresh(&bench);
+		plain = least(plain, plain_reading(benches[0].folder, &n_read));
+		reading = read_afresh(&benches[0]);
 		store = least(store, reading.wall);
 		store_cpu = least(store_cpu, reading.cpu);
-		serving = least(serving, start_daemon(&bench));
-		cpu = least(cpu, load_cpu(bench.pid));
-		kill_daemon(&bench);
+		if (has_other)
+			restart_in_turn(benches, i, &ours[i], &other[i]);
+		else
+			ours[i] = restart(&benches[0]);
+		serving = least(serving, ours[i].wall);
+		cpu = least(cpu, ours[i].cpu);
 	}
 	printf("{\"bench\":\"restart\",\"locks\":%u,\"read\":%llu,\"serving_s\":%.3f,\"serving_cpu_s\":%.3f,"
 	       "\"store_reading_s\":%.3f,\"store_reading_cpu_s\":%.3f,\"x\":%.2f,\"cpu_x\":%.2f,"
-	       "\"plain_walk_s\":%.3f,\"plain_x\":%.2f}\n",
+	       "\"plain_walk_s\":%.3f,\"plain_x\":%.2f",
 	       n_locks, (unsigned long long)n_read, serving, cpu, store, store_cpu, serving / store,
 	       cpu / store_cpu, plain, serving / plain);
+	if (has_other)
+		print_beside(ours, other);
+	printf("}\n");
 	fflush(stdout);
-	if (argc <= 3)
-		execlp("rm", "rm", "-rf", bench.folder, (char *)NULL);
+	if (n_rest <= 1)
+		execlp("rm", "rm", "-rf", benches[0].folder, has_other ? benches[1].folder : (char *)NULL,
+		       (char *)NULL);
 	return 0;
 }
