@@ -53,8 +53,8 @@ static void report_gone(struct hf_recovery *recovery, struct hf_client *client, 
 	recovery->counts.locks_cleaned += gone->n_locks;
 	if (hf_log_limit_allow(&recovery->crash_log, hf_loop_now(recovery->loop), &n_suppressed))
 		hf_log_info("client crashed, locks released",
-			    "client=%s reason=\"%s\" state=%d locks=%zu waiters=%zu shares=%zu kept=%zu "
-			    "more=%llu",
+			    "client=%s reason=\"%s\" state=%d locks=%zu waiters=%zu reservations=%zu "
+			    "locks_left=%zu more=%llu",
 			    hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)), reason,
 			    client->sm_state, gone->n_locks, gone->n_waiters, gone->n_reservations, n_staying,
 			    (unsigned long long)n_suppressed);

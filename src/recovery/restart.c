@@ -824,7 +824,7 @@ int hf_restart_load(struct hf_recovery *recovery)
 		delete_wrong(&loading);
 		register_unknown(&loading);
 		hf_log_info("stored clients and locks loaded",
-			    "epoch=%llu state=%d clients=%zu locks=%zu shares=%zu not_exported=%zu",
+			    "epoch=%llu state=%d clients=%zu locks=%zu reservations=%zu not_exported=%zu",
 			    (unsigned long long)recovery->start.epoch, recovery->sm_state, loading.n_clients,
 			    loading.n_locks - loading.n_outdated,
 			    loading.n_reservations - loading.n_outdated_reservations, loading.n_not_exported);

@@ -260,7 +260,7 @@ class Queues(Play):
         self.assertEqual(self.c.share(mine.but(fh=b"another file")), nlm.S_NOLOCKS)
         said = [line for line in self.refusals() if "reservation refused: " in line]
         self.assertEqual(len(said), 1, "one line for all of them")
-        self.assertIn(f"is at its limit client={self.id_of(self.c)} shares={self.MAX_SHARES} more=0", said[0])
+        self.assertIn(f"is at its limit client={self.id_of(self.c)} reservations={self.MAX_SHARES} more=0", said[0])
         self.assertEqual(self.c.unshare(mine), nlm.S_GRANTED)
         self.assertEqual(self.c.share(mine), nlm.S_GRANTED)
 

@@ -340,6 +340,7 @@ class Key(Refusing, Exported):
         self.assert_refused("handle.key")
         self.put_key(self.key)
         self.daemon.start()
+        self.assertRegex(self.daemon.log, "stored clients and locks loaded .* locks=0 reservations=1 ")
         self.assertEqual(self.a.share(share.but(reclaim=True)), nlm.S_GRANTED)
 
     def test_m5_starting_over(self):

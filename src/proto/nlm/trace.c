@@ -74,7 +74,7 @@ void hf_nlm_say_full(const struct hf_nlm_op *op, bool of_reservations)
 	if (of_reservations)
 		hf_log_warn("reservation refused: its client, its address, its file or the server is at its "
 			    "limit",
-			    "client=%s shares=%u more=%llu", quoted, client->locking.n_reservations,
+			    "client=%s reservations=%u more=%llu", quoted, client->locking.n_reservations,
 			    (unsigned long long)n_suppressed);
 	else
 		hf_log_warn("lock refused: its client, its address, its file or the server is at its limit",
