@@ -378,6 +378,7 @@ class ReturnedExport(Base):
     def test_i3_lock_granted_since_is_there_after_a_restart(self):
         lock = self.hold()
         self.lose_and_bring_back()
+        self.assertIn("stored locks of directories that are exported again unreclaimed=0 dropped=1", self.log)
         mine = self.lock_of(self.b)
         self.assert_granted(self.b, mine)
         self.assertNotEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)

@@ -222,6 +222,9 @@ class Manager(Life):
     def test_status_says_what_is_served(self):
         daemon = self.daemon("server.port=0", "server.portmap=off").start()
         self.assertRegex(self.message()["STATUS"], r"^serving 1 export; port \d+, 0 clients, 0 locks$")
+        for line in ("exporting a directory", "granting new locks at once",
+                     "portmap is off: clients must be told the server's port, and kernel clients cannot lock"):  # fmt: skip
+            self.assertIn(line, daemon.log)
         daemon.stop()
 
     def test_without_exports_it_says_so(self):
@@ -229,6 +232,7 @@ class Manager(Life):
         daemon = self.daemon("server.portmap=off", "api.listen=127.0.0.1:0", flags=[]).start()
         self.assertRegex(self.message()["STATUS"], "^no export is configured: clients can mount nothing; ")
         self.assertRegex(daemon.log, 'warn: no export is configured: .* add it to \\\\?"exports')
+        self.assertIn("created a token for the API", daemon.log)
         words = [os.path.join(os.path.dirname(os.environ["HOLDFASTD"]), "holdfast"), "--state-dir", f"{daemon.state_dir}/state"]
         with self.host:
             said = subprocess.run([*words, "status"], capture_output=True, text=True, timeout=PATIENCE, check=True).stdout

@@ -230,6 +230,7 @@ class Hostile(unittest.TestCase):
         until(lambda: exchange(caller, null()) == b"" and time.monotonic() > began + 1, "a second is over")
         self.assertLess(self.cpu() - usage, 0.6 * (time.monotonic() - began))  # it does not spin
         exchange(self.udp(), null())
+        self.assertIn("cannot accept connections for now; raise the limit of open files", self.daemon.log)
         waiting = crowd[30]
         waiting.sendall(record(null()))
         for sock in crowd[:30]:

@@ -263,6 +263,7 @@ class Crashes(Local):
     def test_a_killed_daemon_takes_it_again(self):
         lock = self.hold(length=10)
         self.restart()
+        self.assertIn("stored locks are taken in the kernel again locks=1 not_taken=0", self.daemon.log)
         self.assertFalse(self.local.lock(), "not reclaimed yet, but kept for its owner")
         self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
         self.assertFalse(self.local.lock())

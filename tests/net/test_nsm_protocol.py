@@ -109,12 +109,14 @@ class Protocol(Recovering):
         self.assertEqual(self.local.ask(nsm.SIMU_CRASH), b"")  # not from a reserved port
         self.a.nsm(nsm.SIMU_CRASH)
         self.a.nsm(nsm.SIMU_CRASH, reserved=True)
+        self.assertIn("SM_SIMU_CRASH is ignored: it is for root on this host", self.log)
         self.assertEqual(self.local.state(), state)
         root = Local(self.network.server, reserved=True)
         self.addCleanup(root.close)
         self.assertEqual(root.ask(nsm.SIMU_CRASH), b"")
         notice = self.a.told.wait()[0]
         self.assertEqual((notice.name, notice.state), ("server", state + 2))
+        self.assertRegex(self.log, f"simulated a restart state={state + 2}\n(.*\n)*.*grace began, only reclaims are granted ")
         self.assertEqual(self.local.state(), state + 2)
         self.assertEqual(self.b.lock(self.lock_of(self.b, fh=os.urandom(9))), nlm.S_GRACE)
         self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)

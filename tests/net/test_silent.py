@@ -141,6 +141,7 @@ class Silent(CliPlay):
         self.unplug(self.b)
         reason = "the host of the waiter does not answer either"
         self.until(lambda: self.daemon.log, "the server says why", passes=lambda log: reason in log)
+        self.assertRegex(self.daemon.log, f"another client waits for the locks of a silent client, and they stay .*{reason}")
         self.assertEqual(self.released(), before)
         self.plug(self.b)
         self.b.grants.wait(1)

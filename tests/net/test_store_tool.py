@@ -218,7 +218,8 @@ class StoreTool(Tool):
             file.seek(8192)  # behind the two first pages, which have a spare each
             file.write(bytes(255 - byte for byte in whole[8192:]))
         try:
-            self.assertIn("is refused", self.run_tool("store", "check", code=FAILED).stderr)
+            said = self.run_tool("store", "check", code=FAILED).stderr
+            self.assertIn("the store's file is refused and left unchanged; move it away to start without it", said)
         finally:
             with open(f"{self.folder}/store.mdb", "wb") as file:
                 file.write(whole)

@@ -422,6 +422,7 @@ class Lists(Exported):
         last = self.lock_of(self.c, block=True, svid=3)
         self.assert_blocked(self.c, last)
         self.load(self.without(self.b))
+        self.assertIn("the exports changed: waiters whose clients may not lock any more left the queue waiters=1", self.daemon.log)
         self.assertEqual([one["client"] for one in self.locks("waiters")], [self.id_of(self.c)])
         self.assertEqual(self.a.unlock(held), nlm.S_GRANTED)
         self.c.wait_granted(last)

@@ -350,6 +350,7 @@ class Key(Refusing, Exported):
         self.damage()
         self.assert_refused("handle.key")
         self.daemon.start(flags=["--clear-store"])
+        self.assertIn("the store was cleared: registrations and locks are gone", self.log)
         self.fh = self.handle_of(self.path)
         self.held(self.b, 0, 5)
         self.restart()
