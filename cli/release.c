@@ -256,24 +256,33 @@ static int release_file(struct cli *cli, const char *id)
 
 /* Several clients */
 
-static bool is_same_address(const char *shown, const char *given)
+struct address {
+	int family;
+	uint8_t ip[16];
+	const char *zone; /* an interface of the server, which this host may not have; empty: none */
+};
+
+static bool read_address(struct address *address, const char *text)
 {
-	uint8_t a[16], b[16];
+	size_t len = strcspn(text, "%");
+	char ip[INET6_ADDRSTRLEN] = "";
 
-	for (size_t i = 0; shown && i < 2; i++) {
-		int family = i ? AF_INET6 : AF_INET;
-
-		if (inet_pton(family, shown, a) == 1 && inet_pton(family, given, b) == 1)
-			return memcmp(a, b, i ? 16 : 4) == 0;
-	}
-	return false;
+	*address = (struct address){ .family = AF_INET6, .zone = text[len] ? text + len + 1 : "" };
+	if (len >= sizeof(ip) || (text[len] && !*address->zone))
+		return false;
+	memcpy(ip, text, len);
+	if (inet_pton(AF_INET6, ip, address->ip) == 1)
+		return true;
+	address->family = AF_INET;
+	return !text[len] && inet_pton(AF_INET, ip, address->ip) == 1;
 }
 
-static bool is_address(const char *text)
+static bool is_same_address(const char *shown, const char *given)
 {
-	uint8_t address[16];
+	struct address a, b;
 
-	return inet_pton(AF_INET, text, address) == 1 || inet_pton(AF_INET6, text, address) == 1;
+	return shown && read_address(&a, shown) && read_address(&b, given) && a.family == b.family &&
+	       memcmp(a.ip, b.ip, sizeof(a.ip)) == 0 && strcmp(a.zone, b.zone) == 0;
 }
 
 static bool has_anything(const json_t *client)
@@ -382,6 +391,7 @@ static int release_many(struct cli *cli)
 static const char *find_fault(const struct cli *cli, const char *id)
 {
 	bool is_many = cli->address || cli->silent_for;
+	struct address address;
 	char *end = NULL;
 
 	if (!id && !is_many)
@@ -392,7 +402,7 @@ static const char *find_fault(const struct cli *cli, const char *id)
 		return "release --file needs the ID of a client; see `holdfast locks`";
 	if (cli->range && !cli->file)
 		return "release --range needs --file; see `holdfast locks`";
-	if (cli->address && !is_address(cli->address))
+	if (cli->address && !read_address(&address, cli->address))
 		return "--address needs an address, as in `holdfast clients`";
 	if (cli->silent_for && (!(strtod(cli->silent_for, &end) >= 1) || *end)) /* "nan" is no number */
 		return "--silent-for needs a number of seconds, 1 or more";

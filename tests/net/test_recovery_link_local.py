@@ -6,15 +6,18 @@ The kernel numbers interfaces anew when they are made again, as at a boot; their
 import os
 import signal
 import socket
+import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 # pylint: disable=wrong-import-position
 import nlm
+from commandline import HOLDFAST, USAGE
 from play import main
 from recovering import Recovering
 from rpc import TcpCaller, call_message, exchange
+from until import PATIENCE
 
 HERE, THERE = "fe80::1", "fe80::2"
 LINK = "ll0"
@@ -53,6 +56,20 @@ class LinkLocal(Recovering):
     def test_the_client_has_its_interface_in_its_name(self):
         self.assertEqual(self.lock_over_link(), nlm.S_GRANTED)
         self.assertEqual(self.ids(), [f"nlm:{THERE}%{LINK}:{self.a.name}"])
+
+    def release(self, address):
+        words = [HOLDFAST, "--state-dir", f"{self.daemon.state_dir}/state", "release", "--yes", "--address", address]
+        with self.daemon.namespace:
+            return subprocess.run(words, capture_output=True, text=True, timeout=PATIENCE, check=False, stdin=subprocess.DEVNULL)
+
+    def test_its_locks_are_released_by_its_address(self):
+        self.assertEqual(self.lock_over_link(), nlm.S_GRANTED)
+        for other in (THERE, f"{THERE}%{LINK}x", f"{HERE}%{LINK}"):
+            self.assertEqual(self.release(other).stdout, "No such client has anything to release.\n", other)
+        for wrong in (f"{THERE}%", f"{self.a.address}%{LINK}", f"%{LINK}", f"{'0:' * 40}%{LINK}"):
+            self.assertEqual(self.release(wrong).returncode, USAGE, wrong)
+        self.assertIn("1 locks released.", self.release(f"fe80:0::2%{LINK}").stdout)
+        self.assertEqual(self.rest.get("/api/v1/locks").json["locks"], [])
 
     def test_told_after_a_restart(self):
         self.assertEqual(self.lock_over_link(), nlm.S_GRANTED)
