@@ -160,19 +160,27 @@ static json_t *state_of(const struct hf_store_state *state, bool is_trusted)
 
 static json_t *client_of(const struct hf_store_client *client)
 {
-	json_t *callback = json_null();
+	json_t *callback = json_null(), *json;
 
 	if (client->has_callback)
 		callback = json_pack("{s:o,s:I,s:I,s:I}", "host", text_of(client->callback_host), "program",
 				     (json_int_t)client->callback_program, "version",
 				     (json_int_t)client->callback_version, "procedure",
 				     (json_int_t)client->callback_procedure);
-	return json_pack("{s:o,s:o,s:o,s:o,s:o,s:i,s:b,s:i,s:I,s:I}", "id", text_of(client->id), "protocol",
+	json = json_pack("{s:o,s:o,s:o,s:o,s:o,s:i,s:b,s:i,s:I,s:I}", "id", text_of(client->id), "protocol",
 			 text_of(client->protocol), "mon_name", text_of(client->mon_name), "address",
 			 address_of(&client->address), "callback", callback, "sm_state", client->sm_state,
 			 "sm_state_proven", !client->is_state_unproven, "told_state", client->told_state,
 			 "registered_at", (json_int_t)(client->registered_at / NS_PER_S), "last_seen",
 			 (json_int_t)(client->last_seen / NS_PER_S));
+	json_object_set_new(json, "local", address_of(&client->local));
+	json_object_set_new(json, "other_locals",
+			    client->has_callback ? json_null() : text_of(client->callback_host));
+	json_object_set_new(json, "priv", hex_of(hf_bytes_of(client->priv, sizeof(client->priv))));
+	json_object_set_new(json, "privileged", json_boolean(client->is_privileged));
+	json_object_set_new(json, "secured", json_boolean(client->is_secured));
+	json_object_set_new(json, "identity", text_of(client->identity));
+	return json;
 }
 
 static json_t *lock_of(const struct hf_store_lock *lock)

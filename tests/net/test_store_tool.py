@@ -16,6 +16,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 import cluster
 import nlm
+import nsm
 from commandline import FAILED, HOLDFAST, NOT_FOUND, OK, USAGE
 from play import Play, main
 from recovering import OverPostgres
@@ -23,6 +24,7 @@ from until import PATIENCE
 
 READ, WRITE = 1, 2
 NOBODY = 65534
+OTHER, PRIV = "10.77.0.1", bytes(range(16))
 N_LOCKS = 1200  # more than one commit of a copy has
 
 
@@ -58,6 +60,20 @@ class StoreTool(Tool):
         self.assert_granted(self.a, self.lock_of(self.a, 10**6, 0, svid=2))
         self.assertEqual(self.a.share(self.lock_of(self.a, access=READ, deny=WRITE)), nlm.S_GRANTED)
         self.assert_blocked(self.b, self.lock_of(self.b, 10**6, 10))
+
+    def more_clients(self):
+        """One that locks from a reserved port, through two addresses of the server; and one with a call-back."""
+        self.network.server.batch([f"addr add {OTHER}/32 dev lo"])
+        self.addCleanup(self.network.server.batch, [f"addr del {OTHER}/32 dev lo"])
+        self.a.namespace.batch([f"route add {OTHER}/32 via {self.a.server}"])
+        self.addCleanup(self.a.namespace.batch, [f"route del {OTHER}/32"])
+        for offset, server in enumerate((OTHER, self.a.server)):
+            lock = self.lock_of(self.a, offset, 1, fh=bytes(8), name="reserved")
+            self.assertEqual(self.a.lock(lock, server=server, reserved=True), nlm.S_GRANTED)
+        self.addCleanup(self.a.unlock, lock.but(offset=0, length=0), reserved=True)
+        local = nsm.Local(self.network.server, transport="tcp")
+        self.addCleanup(local.close)
+        self.assertEqual(nsm.mon(local.ask, "127.0.0.1", "127.0.0.1", 100021, 16, PRIV)[0], 0)
 
     def shown(self):
         """What the server shows, without what the time changes."""
@@ -115,9 +131,15 @@ class StoreTool(Tool):
         self.addCleanup(database.close)
         backend = ("store.backend=postgres", f"store.postgres={database.connection}")
         self.facts()
+        self.more_clients()
         before = self.shown()
         self.daemon.crash()
         dump = self.json_of("store", "dump")
+        by_name = {client["id"].split(":")[-1]: client for client in dump["clients"]}
+        keys = ("local", "other_locals", "privileged", "secured", "identity")
+        self.assertEqual([by_name["reserved"][key] for key in keys], [self.a.server, OTHER, True, False, ""])
+        self.assertEqual([by_name[self.a.name][key] for key in keys], [self.a.server, "", False, False, ""])
+        self.assertIn(PRIV.hex(), [client["priv"] for client in dump["clients"]])
         self.run_tool("store", "copy", self.folder, database.connection, "--name", "server")
         copied = self.json_of("store", "dump", database.connection, "--name", "server")
         self.assertEqual(self.sorted_dump(copied), self.sorted_dump(dump))
