@@ -139,6 +139,8 @@ static int put_client(struct hf_lmdb *lmdb, MDB_txn *txn, const struct hf_record
 		rc = hf_lmdb_put(lmdb, txn, &key, record->body);
 	if (rc == 0)
 		rc = hf_lmdb_put(lmdb, txn, &index, hf_bytes_of(NULL, 0));
+	if (rc == 0 && record->client.is_secured)
+		rc = hf_lmdb_put_format(lmdb, txn, 2);
 	return rc;
 }
 

@@ -179,15 +179,20 @@ void hf_lmdb_close_file(struct hf_lmdb *lmdb)
 	lmdb->env = NULL;
 }
 
-static int write_format(struct hf_lmdb *lmdb, MDB_txn *txn, void *user)
+int hf_lmdb_put_format(struct hf_lmdb *lmdb, MDB_txn *txn, int format)
 {
 	struct hf_lmdb_key key;
 	char text[32];
-	int rc;
 
-	snprintf(text, sizeof(text), FORMAT_TEXT "%d", HF_LMDB_FORMAT);
+	snprintf(text, sizeof(text), FORMAT_TEXT "%d", format);
 	hf_lmdb_key_of_text(&key, "server:format");
-	rc = hf_lmdb_put(lmdb, txn, &key, hf_bytes_of_str(text));
+	return hf_lmdb_put(lmdb, txn, &key, hf_bytes_of_str(text));
+}
+
+static int write_head(struct hf_lmdb *lmdb, MDB_txn *txn, void *user)
+{
+	int rc = hf_lmdb_put_format(lmdb, txn, 1);
+
 	if (rc == 0)
 		rc = hf_lmdb_put_u64(lmdb, txn, "server:instance", lmdb->instance);
 	return rc;
@@ -204,7 +209,7 @@ static int make_file(struct hf_lmdb *lmdb)
 	r = open_env(lmdb, NEW_FILE);
 	if (r < 0)
 		return r;
-	r = hf_lmdb_transact(lmdb, write_format, NULL);
+	r = hf_lmdb_transact(lmdb, write_head, NULL);
 	hf_lmdb_close_file(lmdb);
 	if (r < 0)
 		return r;

@@ -19,7 +19,7 @@
  * Keys in LMDB's main database; the checksum of key and value follows each
  * value:
  *
- *	server:format            "holdfast store 1"
+ *	server:format            "holdfast store N": HF_LMDB_FORMAT
  *	server:instance          u64: ties the journal to this file
  *	server:folded            u64: the last sequence number of the journal that is folded in
  *	server:state             body of a state record
@@ -45,7 +45,10 @@
 #include "store/backend.h"
 #include "store/lmdb/journal.h"
 
-#define HF_LMDB_FORMAT   1
+/* The newest format that this program reads. A file begins with 1, and has a later one from the first record
+ * on that programs of the earlier one do not know: then these say that the file is newer, not that it is
+ * damaged. 2: a client with is_secured. A further flag of a record needs a further format. */
+#define HF_LMDB_FORMAT   2
 #define HF_LMDB_FILE     "store.mdb"
 #define HF_LMDB_MAX_KEY  511
 #define HF_LMDB_CHECKSUM 8
@@ -96,6 +99,7 @@ static inline struct hf_lmdb *hf_lmdb_of(struct hf_store *store)
 int hf_lmdb_error(int rc); /* translates LMDB's codes to -errno */
 
 /* file.c: LMDB itself */
+int hf_lmdb_put_format(struct hf_lmdb *lmdb, MDB_txn *txn, int format);
 int hf_lmdb_lock_folder(struct hf_lmdb *lmdb);
 /* Checks the file and opens it, or creates it; logs what is wrong. */
 int hf_lmdb_open_file(struct hf_lmdb *lmdb);

@@ -206,9 +206,53 @@ static void test_other_databases_are_refused(void **state)
 	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
 	fill(&kit);
 	kit_close(&kit);
-	put_raw(&kit, "server:format", "holdfast store 2 12345678"); /* newer */
+	put_raw(&kit, "server:format", "holdfast store 3 12345678"); /* newer */
 	put_raw(&kit, "brand:new", "of the future");
 	expect_refused(&kit, "store.mdb");
+	kit_deinit(&kit);
+}
+
+static void expect_format(const struct kit *kit, const char *expected)
+{
+	char path[512];
+	MDB_env *env;
+	MDB_txn *txn;
+	MDB_dbi dbi;
+	MDB_val k = { 13, (void *)(uintptr_t) "server:format" }, v;
+
+	snprintf(path, sizeof(path), "%s/store.mdb", kit->path);
+	assert_int_equal(mdb_env_create(&env), 0);
+	assert_int_equal(mdb_env_open(env, path, MDB_NOSUBDIR | MDB_RDONLY, 0600), 0);
+	assert_int_equal(mdb_txn_begin(env, NULL, MDB_RDONLY, &txn), 0);
+	assert_int_equal(mdb_dbi_open(txn, NULL, 0, &dbi), 0);
+	assert_int_equal(mdb_get(txn, dbi, &k, &v), 0);
+	assert_int_equal(v.mv_size, strlen(expected) + 8); /* a checksum follows */
+	assert_memory_equal(v.mv_data, expected, strlen(expected));
+	mdb_txn_abort(txn);
+	mdb_env_close(env);
+}
+
+/* A program that knows format 1 must take the file for newer, and not for damaged. */
+static void test_a_record_that_is_new_raises_the_format(void **state)
+{
+	struct kit kit;
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	kit_open(&kit);
+	kit_put_client(&kit, 1, 1);
+	kit_settle(&kit);
+	kit_close(&kit);
+	expect_format(&kit, "holdfast store 1");
+	kit_open(&kit);
+	kit_put_client(&kit, 2, 3); /* is_secured */
+	kit_settle(&kit);
+	kit_close(&kit);
+	expect_format(&kit, "holdfast store 2");
+	kit_open(&kit);
+	kit_put_client(&kit, 1, 2); /* the other one stays */
+	kit_settle(&kit);
+	kit_close(&kit);
+	expect_format(&kit, "holdfast store 2");
 	kit_deinit(&kit);
 }
 
@@ -837,6 +881,7 @@ int main(void)
 		cmocka_unit_test(test_foreign_files_are_refused),
 		cmocka_unit_test(test_files_of_other_machines_are_refused),
 		cmocka_unit_test(test_other_databases_are_refused),
+		cmocka_unit_test(test_a_record_that_is_new_raises_the_format),
 		cmocka_unit_test(test_journals_of_others_are_refused),
 		cmocka_unit_test(test_the_second_daemon_is_refused),
 		cmocka_unit_test(test_keys_of_registrations),
