@@ -9,6 +9,8 @@ const struct hf_limit_row hf_limits[HF_N_LIMITS] = {
 				  "Bytes of calls in progress and unread replies, in one loop" },
 	[HF_LIMIT_HANDSHAKES] = { "tls_handshakes", "TLS handshakes under way in each loop" },
 	[HF_LIMIT_UDP_CALLS] = { "udp_calls", "Calls over UDP in progress" },
+	[HF_LIMIT_UDP_LISTS] = { "udp_lists",
+				 "Lists of the port mapper and of MOUNT to other hosts over UDP" },
 	[HF_LIMIT_WAITERS_PER_CLIENT] = { "waiters_per_client", "Waiters of one client" },
 	[HF_LIMIT_WAITERS_PER_ADDRESS] = { "waiters_per_address", "Waiters of one address" },
 	[HF_LIMIT_WAITERS_PER_FILE] = { "waiters_per_file", "Waiters in one file" },
@@ -42,6 +44,8 @@ const struct hf_limit_row hf_limits[HF_N_LIMITS] = {
 					     "Lock calls over UDP that wait for their host to answer" },
 	[HF_LIMIT_UDP_MON_UNCONFIRMED] = { "udp_mon_unconfirmed", "SM_MON and SM_UNMON over UDP that wait "
 								  "for their host to answer" },
+	[HF_LIMIT_MAPPER_CONNECTIONS] = { "mapper_connections",
+					  "TCP connections to the embedded port mapper" },
 	[HF_LIMIT_MAPPINGS] = { "mappings", "Mappings of other programs in the embedded port mapper" },
 	[HF_LIMIT_MAPPINGS_UNPRIVILEGED] = { "mappings_unprivileged",
 					     "Mappings from unprivileged ports in the embedded port mapper" },

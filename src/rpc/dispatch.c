@@ -149,10 +149,18 @@ static bool may_list(struct hf_rpc_call *call)
 
 	if (!call->port || hf_addr_is_loopback(&call->peer))
 		return true;
-	if (lane->lists_until > now + LISTS_AT_ONCE * LIST_GAP_NS)
+	if (lane->lists_until > now + (LISTS_AT_ONCE - 1) * LIST_GAP_NS)
 		return false;
 	lane->lists_until = HF_MAX(lane->lists_until, now) + LIST_GAP_NS;
 	return true;
+}
+
+void hf_rpc_lane_show_lists(const struct hf_rpc_lane *lane, struct hf_limit_use *use)
+{
+	uint64_t now = hf_loop_now(lane->loop);
+
+	use->used = (HF_MAX(lane->lists_until, now) - now + LIST_GAP_NS - 1) / LIST_GAP_NS;
+	use->max = LISTS_AT_ONCE;
 }
 
 /* Long replies */
@@ -209,7 +217,7 @@ static enum hf_rpc_dispatched serve(struct hf_rpc_call *call)
 		return HF_RPC_DISPATCHED;
 	}
 	if (proc->is_list && !may_list(call)) {
-		hf_rpc_count(&call->lane->n_dropped);
+		hf_rpc_count(&call->lane->refused[HF_LIMIT_UDP_LISTS]);
 		hf_rpc_call_drop(call);
 		return HF_RPC_DISPATCHED;
 	}

@@ -110,7 +110,7 @@ struct hf_rpc_counts {
 	uint64_t replayed; /* calls answered from the replay cache */
 };
 
-/* The limits of this folder; from any thread. */
+/* The limits of this folder; from the loop of the first lane. */
 void hf_rpc_server_show_limits(const struct hf_rpc_server *server, struct hf_limit_use uses[HF_N_LIMITS]);
 void hf_rpc_server_counts(const struct hf_rpc_server *server, struct hf_rpc_counts *countsp);
 

@@ -146,7 +146,7 @@ struct hf_rpc_lane {
 	const struct hf_rpc_version *last_version;
 	/* Only this lane writes the counts. Any thread may read them. */
 	_Atomic uint64_t n_refused;
-	_Atomic uint64_t refused[HF_LIMIT_HANDSHAKES + 1]; /* of them, by limit */
+	_Atomic uint64_t refused[HF_LIMIT_UDP_LISTS + 1]; /* by limit; of UDP_CALLS: n_dropped */
 	_Atomic size_t used_gathering; /* n_gathering and charged, as the last sweep saw them */
 	_Atomic size_t used_charged;
 	_Atomic uint64_t n_dropped;
@@ -261,6 +261,7 @@ enum hf_rpc_dispatched {
 };
 
 enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call);
+void hf_rpc_lane_show_lists(const struct hf_rpc_lane *lane, struct hf_limit_use *use); /* over UDP */
 
 /* meter.c */
 uint32_t hf_rpc_meter_procs(const struct hf_rpc_program *program);

@@ -17,10 +17,11 @@ from commandline import CliPlay
 from forger import DistantForger, empty_address
 from play import main
 from rest import Events
-from rpc import TcpCaller, call_message, exchange
+from rpc import TcpCaller, UdpCaller, call_message, exchange
 
 DOCUMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "guide", "limits.md")
 READERS = 64
+PORTMAP, DUMP, MOUNT, EXPORT = 100000, 4, 100005, 5
 
 
 class Limited(CliPlay):
@@ -101,6 +102,25 @@ class Limits(Limited):
         self.assertGreaterEqual(self.limit("connections_per_address")["used"], 9)
         self.assertEqual(self.limit("connections_per_address")["by"], self.a.address)
         self.assertEqual(self.limit("connections_per_address")["max"], 2048)
+
+    def test_lists_over_udp(self):
+        """They have a limit of their own: that of calls in progress is not blamed."""
+        for port, *what in ((111, PORTMAP, 2, DUMP), (2049, MOUNT, 3, EXPORT)):
+            caller = UdpCaller((self.a.server, port), (self.a.address, 0), self.a.namespace)
+            self.addCleanup(caller.close)
+            ask, before = call_message(*what), self.limit("udp_lists")["refused"]
+
+            def flood(caller=caller, ask=ask):
+                for _ in range(150):
+                    caller.send(ask)
+                return self.limit("udp_lists")
+
+            lists = self.until(flood, "lists are refused", passes=lambda limit, before=before: limit["refused"] > before)
+            self.assertGreater(lists["used"], 0)
+            self.assertEqual((lists["max"], lists["by"]), (100, None))
+        self.assertEqual(self.limit("udp_calls")["refused"], 0)
+        self.assertEqual(self.rest.metrics()["holdfast_calls_dropped_total"], 0)
+        self.assertIn("udp_lists", self.run_cli("status").stdout)
 
     def test_the_guide_has_each_limit(self):
         with open(DOCUMENT, encoding="utf-8") as document:

@@ -113,6 +113,11 @@ int hf_embedded_new(struct hf_embedded **embeddedp, struct hf_loop *loop, const 
 	return 0;
 }
 
+void hf_embedded_show_limits(const struct hf_embedded *embedded, struct hf_limit_use uses[HF_N_LIMITS])
+{
+	hf_rpc_server_show_limits(embedded->server, uses);
+}
+
 struct hf_embedded *hf_embedded_free(struct hf_embedded *embedded)
 {
 	if (!embedded)

@@ -6,6 +6,7 @@
 
 #include "base/addr.h"
 #include "base/cleanup.h"
+#include "base/limit.h"
 #include "proto/portmap/portmap.h"
 #include "proto/portmap/rpcbind.h"
 
@@ -22,3 +23,5 @@ HF_DEFINE_CLEANUP(struct hf_embedded *, hf_embedded_free)
 
 void hf_embedded_close(struct hf_embedded *embedded); /* answers no more calls; the counts stay */
 const struct hf_rpcbind *hf_embedded_rpcbind(const struct hf_embedded *embedded);
+void hf_embedded_show_limits(const struct hf_embedded *embedded,
+			     struct hf_limit_use uses[HF_N_LIMITS]); /* of its RPC server */

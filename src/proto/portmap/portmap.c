@@ -345,10 +345,16 @@ void hf_portmap_counts(const struct hf_portmap *portmap, struct hf_portmap_count
 
 void hf_portmap_show_limits(const struct hf_portmap *portmap, struct hf_limit_use uses[HF_N_LIMITS])
 {
+	struct hf_limit_use own[HF_N_LIMITS] = { 0 };
 	const struct hf_mappings *mappings;
 
 	if (!portmap->embedded)
 		return;
+	hf_embedded_show_limits(portmap->embedded, own);
+	uses[HF_LIMIT_UDP_LISTS].used = HF_MAX(uses[HF_LIMIT_UDP_LISTS].used, own[HF_LIMIT_UDP_LISTS].used);
+	uses[HF_LIMIT_UDP_LISTS].refused += own[HF_LIMIT_UDP_LISTS].refused;
+	uses[HF_LIMIT_MAPPER_CONNECTIONS] = own[HF_LIMIT_CONNECTIONS];
+	uses[HF_LIMIT_MAPPER_CONNECTIONS].refused += own[HF_LIMIT_CONNECTIONS_PER_ADDRESS].refused;
 	mappings = &hf_embedded_rpcbind(portmap->embedded)->mappings;
 	uses[HF_LIMIT_MAPPINGS] = (struct hf_limit_use){ .used = mappings->n_foreign,
 							 .max = HF_MAPPINGS_MAX_FOREIGN,
