@@ -1,6 +1,7 @@
 /* Puts facts into an LMDB transaction, and reads them from it. */
 #include <endian.h>
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -125,6 +126,16 @@ static int delete_index(struct hf_lmdb *lmdb, MDB_txn *txn, const struct hf_lmdb
 		return 0;
 	hf_lmdb_key_of_monname(&key, record.client.mon_name, record.client.id);
 	return delete_key(lmdb, txn, &key);
+}
+
+int hf_lmdb_put_format(struct hf_lmdb *lmdb, MDB_txn *txn, int format)
+{
+	struct hf_lmdb_key key;
+	char text[32];
+
+	snprintf(text, sizeof(text), HF_LMDB_FORMAT_TEXT "%d", format);
+	hf_lmdb_key_of_text(&key, "server:format");
+	return hf_lmdb_put(lmdb, txn, &key, hf_bytes_of_str(text));
 }
 
 static int put_client(struct hf_lmdb *lmdb, MDB_txn *txn, const struct hf_record *record)

@@ -15,7 +15,6 @@
 #include "store/lmdb/internal.h"
 
 #define FIRST_MAP_SIZE ((size_t)64 << 20)
-#define FORMAT_TEXT    "holdfast store "
 #define LOCKS_NAME     "locks"
 #define LOCK_FILE      "store.lock"
 #define NEW_FILE       "store.mdb.new"
@@ -66,7 +65,7 @@ struct judgement {
 
 static unsigned long read_version(struct hf_bytes value)
 {
-	struct hf_bytes prefix = hf_bytes_of_str(FORMAT_TEXT);
+	struct hf_bytes prefix = hf_bytes_of_str(HF_LMDB_FORMAT_TEXT);
 	char number[16] = "";
 
 	if (value.len > prefix.len && memcmp(value.data, prefix.data, prefix.len) == 0)
@@ -177,16 +176,6 @@ void hf_lmdb_close_file(struct hf_lmdb *lmdb)
 	if (lmdb->env)
 		mdb_env_close(lmdb->env);
 	lmdb->env = NULL;
-}
-
-int hf_lmdb_put_format(struct hf_lmdb *lmdb, MDB_txn *txn, int format)
-{
-	struct hf_lmdb_key key;
-	char text[32];
-
-	snprintf(text, sizeof(text), FORMAT_TEXT "%d", format);
-	hf_lmdb_key_of_text(&key, "server:format");
-	return hf_lmdb_put(lmdb, txn, &key, hf_bytes_of_str(text));
 }
 
 static int write_head(struct hf_lmdb *lmdb, MDB_txn *txn, void *user)

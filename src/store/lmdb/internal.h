@@ -48,11 +48,12 @@
 /* The newest format that this program reads. A file begins with 1, and has a later one from the first record
  * on that programs of the earlier one do not know: then these say that the file is newer, not that it is
  * damaged. 2: a client with is_secured. A further flag of a record needs a further format. */
-#define HF_LMDB_FORMAT   2
-#define HF_LMDB_FILE     "store.mdb"
-#define HF_LMDB_MAX_KEY  511
-#define HF_LMDB_CHECKSUM 8
-#define HF_LMDB_MAX_FOLD 4 /* segments folded in one transaction, which needs one sync */
+#define HF_LMDB_FORMAT      2
+#define HF_LMDB_FORMAT_TEXT "holdfast store " /* its number follows */
+#define HF_LMDB_FILE        "store.mdb"
+#define HF_LMDB_MAX_KEY     511
+#define HF_LMDB_CHECKSUM    8
+#define HF_LMDB_MAX_FOLD    4 /* segments folded in one transaction, which needs one sync */
 
 enum hf_lmdb_task {
 	HF_LMDB_RECOVER,
@@ -99,7 +100,6 @@ static inline struct hf_lmdb *hf_lmdb_of(struct hf_store *store)
 int hf_lmdb_error(int rc); /* translates LMDB's codes to -errno */
 
 /* file.c: LMDB itself */
-int hf_lmdb_put_format(struct hf_lmdb *lmdb, MDB_txn *txn, int format);
 int hf_lmdb_lock_folder(struct hf_lmdb *lmdb);
 /* Checks the file and opens it, or creates it; logs what is wrong. */
 int hf_lmdb_open_file(struct hf_lmdb *lmdb);
@@ -128,6 +128,7 @@ void hf_lmdb_key_of_monname(struct hf_lmdb_key *key, struct hf_bytes name, struc
 /* apply.c: facts in a transaction */
 int hf_lmdb_put(struct hf_lmdb *lmdb, MDB_txn *txn, const struct hf_lmdb_key *key, struct hf_bytes value);
 int hf_lmdb_put_u64(struct hf_lmdb *lmdb, MDB_txn *txn, const char *key, uint64_t value);
+int hf_lmdb_put_format(struct hf_lmdb *lmdb, MDB_txn *txn, int format);
 /* 1: found; *valuep is checked and without its checksum. 0: not found. -EBADMSG. */
 int hf_lmdb_get(struct hf_lmdb *lmdb, MDB_txn *txn, const struct hf_lmdb_key *key, struct hf_bytes *valuep);
 int hf_lmdb_get_u64(struct hf_lmdb *lmdb, MDB_txn *txn, const char *key, uint64_t *valuep);
