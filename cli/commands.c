@@ -185,6 +185,20 @@ static void print_transport(const json_t *client)
 	putchar('\n');
 }
 
+/* An older server does not say it. */
+static void print_connection(const json_t *client)
+{
+	const char *kind = cli_text(client, "tls_connection"), *names = cli_text(client, "authenticated_as");
+	char clean[2048];
+
+	if (!kind)
+		return;
+	printf("TLS now    %s", cli_clean(clean, sizeof(clean), kind));
+	if (names)
+		printf(", authenticated as %s", cli_clean(clean, sizeof(clean), names));
+	putchar('\n');
+}
+
 static int show_client(struct cli *cli, const char *id)
 {
 	char target[8192], escaped[4096];
@@ -209,6 +223,7 @@ static int show_client(struct cli *cli, const char *id)
 		       cli_clean(status, sizeof(status), cli_text(client, "status")),
 		       number(client, "sm_state"), cli_clean(when, sizeof(when), seen ? seen : "never"));
 		print_transport(client);
+		print_connection(client);
 		printf("locks      %lld\nwaiters    %lld\n\n", number(client, "lock_count"),
 		       number(client, "waiters"));
 		cli_print_list(cli, locks, lock_table(locks), "It has no locks.");
@@ -222,8 +237,10 @@ static int show_client(struct cli *cli, const char *id)
 
 int cli_clients(struct cli *cli, const char *argument)
 {
-	static const char *const titles[] = { "ID",        "STATUS",   "STATE",   "LOCKS",     "WAITERS",
-					      "TRANSPORT", "IDENTITY", "REFUSED", "LAST SEEN", "SILENT FOR" };
+	static const char *const titles[] = { "ID",       "STATUS",    "STATE",
+					      "LOCKS",    "WAITERS",   "TRANSPORT",
+					      "IDENTITY", "TLS NOW",   "AUTHENTICATED AS",
+					      "REFUSED",  "LAST SEEN", "SILENT FOR" };
 	char target[8192] = "/api/v1/clients";
 	struct cli_table *table;
 	const json_t *client;
@@ -249,8 +266,9 @@ int cli_clients(struct cli *cli, const char *argument)
 				      cli_text(client, "id"), cli_text(client, "status"),
 				      count(state, client, "sm_state"), count(locks, client, "locks"),
 				      count(waiters, client, "waiters"), cli_text(client, "transport"),
-				      cli_text(client, "identity"), count(refused, client, "refused_calls"),
-				      cli_text(client, "last_seen"),
+				      cli_text(client, "identity"), cli_text(client, "tls_connection"),
+				      cli_text(client, "authenticated_as"),
+				      count(refused, client, "refused_calls"), cli_text(client, "last_seen"),
 				      json_is_number(seconds) ? cli_duration(silent, sizeof(silent),
 									     json_number_value(seconds))
 							      : NULL });

@@ -51,6 +51,7 @@ struct hf_jobs;
 struct hf_nlm;
 struct hf_recovery;
 struct hf_tls;
+struct hf_tls_peer;
 struct hf_usage;
 
 typedef void (*hf_api_meter_fn)(void *context, uint32_t program, uint32_t number, const char *procedure,
@@ -72,6 +73,15 @@ struct hf_api_rpc_counts {
 struct hf_api_rpc {
 	void (*counts)(void *user, struct hf_api_rpc_counts *countsp);
 	void (*meters)(void *user, hf_api_meter_fn fn, void *context);
+	void *user;
+};
+
+/* The TLS connections of clients. On the home loop's thread. */
+typedef bool (*hf_api_tls_peer_fn)(void *context, const struct hf_tls_peer *peer, uint64_t newest);
+struct hf_api_presence {
+	/* @fn is called for each identity that has a connection from @address now, until it answers true.
+	 * NULL: there are no such connections. */
+	bool (*find)(void *user, const struct hf_addr *address, hf_api_tls_peer_fn fn, void *context);
 	void *user;
 };
 
@@ -97,6 +107,7 @@ struct hf_api_options {
 	struct hf_tls *tls;           /* or NULL */
 	struct hf_jobs *jobs; /* threads that may look up the paths of files; NULL: no paths are shown */
 	struct hf_api_rpc rpc;
+	struct hf_api_presence presence;
 	struct hf_api_limits limits;
 	struct hf_api_cluster cluster;
 	struct hf_addr listen;       /* family 0: see path */

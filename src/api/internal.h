@@ -57,6 +57,7 @@ extern const size_t hf_api_n_routes;
 
 struct hf_api_client_row {
 	const char *id, *protocol, *mon_name, *callback_host, *transport, *identity;
+	const char *tls_connection, *authenticated_as;
 	struct hf_addr address;
 	uint32_t program, version, procedure;
 	int32_t sm_state;

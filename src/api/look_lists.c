@@ -9,6 +9,7 @@
 #include "api/internal.h"
 #include "base/hex.h"
 #include "client/client.h"
+#include "tls/tls.h"
 
 /* Texts */
 
@@ -45,6 +46,50 @@ static uint64_t silence_of(const struct hf_api_request *request, const struct hf
 	return client->last_seen && now > client->last_seen ? now - client->last_seen : 0;
 }
 
+/* The TLS connections from the client's address that may speak for the client. */
+struct connected {
+	const struct hf_client *client;
+	const char *best;
+	size_t len;
+	char names[HF_CLIENT_MAX_IDENTITY + 1]; /* with blanks between them; as many as fit */
+};
+
+static bool add_peer(void *context, const struct hf_tls_peer *peer, uint64_t newest)
+{
+	struct connected *connected = context;
+
+	if (!hf_client_is_bound_to(connected->client, peer))
+		return false;
+	if (peer->is_authenticated)
+		connected->best = "mtls";
+	else if (!connected->best)
+		connected->best = "tls";
+	for (size_t i = 0; i < peer->n_names; i++) {
+		size_t room = sizeof(connected->names) - connected->len;
+		int n = snprintf(connected->names + connected->len, room, "%s%s", connected->len ? " " : "",
+				 peer->names[i]);
+
+		if (n >= 0 && (size_t)n < room)
+			connected->len += (size_t)n;
+	}
+	connected->names[connected->len] = '\0';
+	return false;
+}
+
+/* What the client is bound to says nothing of its connections: it may have ended them, or show a certificate
+ * where none is demanded. */
+static void copy_connected(struct hf_api_request *request, struct hf_api_client_row *row,
+			   const struct hf_client *client)
+{
+	const struct hf_api_presence *presence = &request->api->options.presence;
+	struct connected connected = { .client = client };
+
+	if (presence->find)
+		presence->find(presence->user, &client->address, add_peer, &connected);
+	row->tls_connection = connected.best ? connected.best : "none";
+	row->authenticated_as = connected.len ? copy_text(request, connected.names) : NULL;
+}
+
 static void copy_client(struct hf_api_request *request, struct hf_api_client_row *row,
 			const struct hf_client *client)
 {
@@ -69,6 +114,7 @@ static void copy_client(struct hf_api_request *request, struct hf_api_client_row
 		.identity = copy_text(request, client->identity),
 		.n_refused = client->n_refused,
 	};
+	copy_connected(request, row, client);
 }
 
 static bool is_client_wanted(const struct hf_api_request *request, const struct hf_client *client)

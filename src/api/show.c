@@ -147,16 +147,18 @@ static json_t *client_of(const struct hf_api_client_row *row)
 		callback = json_pack("{s:s,s:I,s:I,s:I}", "host", row->callback_host, "program",
 				     (json_int_t)row->program, "version", (json_int_t)row->version,
 				     "procedure", (json_int_t)row->procedure);
-	return json_pack("{s:s,s:s,s:o,s:s,s:o,s:i,s:s,s:I,s:I,s:I,s:o,s:o,s:o,s:s,s:o,s:I}", "id", row->id,
-			 "protocol", row->protocol, "mon_name", hf_api_show_text(row->mon_name), "address",
-			 hf_addr_format(&row->address, address, sizeof(address)), "callback", callback,
-			 "sm_state", row->sm_state, "status", hf_client_status_name(row->status), "locks",
-			 (json_int_t)row->n_locks, "waiters", (json_int_t)row->n_waiters, "reservations",
-			 (json_int_t)row->n_reservations, "registered_at",
+	return json_pack("{s:s,s:s,s:o,s:s,s:o,s:i,s:s,s:I,s:I,s:I,s:o,s:o,s:o,s:s,s:o,s:s,s:o,s:I}", "id",
+			 row->id, "protocol", row->protocol, "mon_name", hf_api_show_text(row->mon_name),
+			 "address", hf_addr_format(&row->address, address, sizeof(address)), "callback",
+			 callback, "sm_state", row->sm_state, "status", hf_client_status_name(row->status),
+			 "locks", (json_int_t)row->n_locks, "waiters", (json_int_t)row->n_waiters,
+			 "reservations", (json_int_t)row->n_reservations, "registered_at",
 			 hf_api_show_time(row->registered_at), "last_seen", hf_api_show_time(row->last_seen),
 			 "silent_seconds", row->last_seen ? hf_api_show_seconds(row->silent_ns) : json_null(),
 			 "transport", row->transport, "identity", hf_api_show_text(row->identity),
-			 "refused_calls", (json_int_t)row->n_refused);
+			 "tls_connection", row->tls_connection, "authenticated_as",
+			 hf_api_show_text(row->authenticated_as), "refused_calls",
+			 (json_int_t)row->n_refused);
 }
 
 json_t *hf_api_show_clients(struct hf_api_request *request)

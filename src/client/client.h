@@ -426,7 +426,7 @@ int hf_client_unbind(struct hf_client *client); /* only if it has nothing */
 bool hf_client_is_bound_to(const struct hf_client *client, const struct hf_tls_peer *peer);
 /* Loaded from the store: see hf_client_restore(). */
 int hf_client_restore_binding(struct hf_client *client, struct hf_bytes identity);
-/* "clear", "tls", or "mtls" */
+/* What its locks demand, and not what its connections are: "clear", "tls", or "mtls" */
 const char *hf_client_transport(const struct hf_client *client);
 /* A call was refused. @client: NULL: it is not known. True: the first one of this client for this reason. */
 bool hf_client_note_refused(struct hf_clients *clients, struct hf_client *client,

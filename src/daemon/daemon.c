@@ -637,6 +637,7 @@ static int make_api(struct daemon *d)
 		.nlm = d->nlm,
 		.rpc = d->rpc,
 		.tls = d->tls,
+		.presence = d->presence,
 		.exports = d->config->exports.n ? hf_file_service_nlm(d->files).exports : NULL,
 		.jobs = d->config->exports.n ? hf_file_service_jobs(d->files) : NULL,
 		.limits = { show_limits, d },

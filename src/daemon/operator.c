@@ -11,6 +11,7 @@
 #include "daemon/config.h"
 #include "daemon/config_endpoint.h"
 #include "daemon/ports_file.h"
+#include "rpc/presence.h"
 #include "rpc/server.h"
 
 static void show_counts(void *user, struct hf_api_rpc_counts *countsp)
@@ -31,6 +32,11 @@ static void show_counts(void *user, struct hf_api_rpc_counts *countsp)
 static void show_meters(void *user, hf_api_meter_fn fn, void *context)
 {
 	hf_rpc_server_show_meters(user, fn, context);
+}
+
+static bool find_connected(void *user, const struct hf_addr *address, hf_api_tls_peer_fn fn, void *context)
+{
+	return hf_rpc_presence_find_connected(user, address, fn, context);
 }
 
 /* "192.0.2.10/24%eth0 2001:db8::10/64%eth0" */
@@ -80,6 +86,8 @@ int hf_operator_new(struct hf_api **apip, const struct hf_config *config,
 		return 0;
 	if (parts->rpc)
 		options.rpc = (struct hf_api_rpc){ show_counts, show_meters, parts->rpc };
+	if (parts->presence)
+		options.presence = (struct hf_api_presence){ find_connected, parts->presence };
 	addresses = join_addresses(&config->cluster.addresses);
 	if (!addresses)
 		return hf_trace(-ENOMEM);

@@ -15,18 +15,20 @@ struct hf_nlm;
 struct hf_ports;
 struct hf_recovery;
 struct hf_rpc_server;
+struct hf_rpc_presence;
 struct hf_tls;
 
 /* A standby has only a loop, a cluster and a name. */
 struct hf_operator_parts {
 	struct hf_loop *loop;
-	struct hf_recovery *recovery; /* or NULL: a standby */
-	struct hf_nlm *nlm;           /* or NULL */
-	struct hf_rpc_server *rpc;    /* or NULL */
-	struct hf_tls *tls;           /* or NULL */
-	struct hf_cluster *cluster;   /* or NULL: no cluster */
-	struct hf_exports *exports;   /* or NULL */
-	struct hf_jobs *jobs;         /* or NULL */
+	struct hf_recovery *recovery;     /* or NULL: a standby */
+	struct hf_nlm *nlm;               /* or NULL */
+	struct hf_rpc_server *rpc;        /* or NULL */
+	struct hf_tls *tls;               /* or NULL */
+	struct hf_rpc_presence *presence; /* or NULL */
+	struct hf_cluster *cluster;       /* or NULL: no cluster */
+	struct hf_exports *exports;       /* or NULL */
+	struct hf_jobs *jobs;             /* or NULL */
 	struct hf_api_limits limits;
 	const char *server_name;
 	uint16_t port; /* of the API where the configuration lets it choose one; 0: any */

@@ -292,18 +292,31 @@ void hf_rpc_presence_end(struct hf_rpc_presence_link *link)
 
 /* Asking */
 
-bool hf_rpc_presence_find(struct hf_rpc_presence *presence, const struct hf_addr *address,
-			  hf_rpc_presence_fn fn, void *user)
+static inline bool find_at(struct hf_rpc_presence *presence, const struct hf_addr *address, bool is_connected,
+			   hf_rpc_presence_fn fn, void *user)
 {
 	look(presence);
 	hf_hash_for_each(node, &presence->records, hash_address(presence, address)) {
 		const struct record *record = hf_container_of(node, struct record, node);
 
-		if (hf_addr_same_host(&record->address, address) && !is_over(presence, record) &&
+		if (hf_addr_same_host(&record->address, address) &&
+		    (is_connected ? record->n > 0 : !is_over(presence, record)) &&
 		    fn(user, &record->peer, record->newest))
 			return true;
 	}
 	return false;
+}
+
+bool hf_rpc_presence_find(struct hf_rpc_presence *presence, const struct hf_addr *address,
+			  hf_rpc_presence_fn fn, void *user)
+{
+	return find_at(presence, address, false, fn, user);
+}
+
+bool hf_rpc_presence_find_connected(struct hf_rpc_presence *presence, const struct hf_addr *address,
+				    hf_rpc_presence_fn fn, void *user)
+{
+	return find_at(presence, address, true, fn, user);
 }
 
 uint64_t hf_rpc_presence_count(struct hf_rpc_presence *presence)

@@ -48,6 +48,9 @@ void hf_rpc_presence_end(struct hf_rpc_presence_link *link);
 typedef bool (*hf_rpc_presence_fn)(void *user, const struct hf_tls_peer *peer, uint64_t newest);
 bool hf_rpc_presence_find(struct hf_rpc_presence *presence, const struct hf_addr *address,
 			  hf_rpc_presence_fn fn, void *user);
+/* The same for each identity that has a connection from this address now. */
+bool hf_rpc_presence_find_connected(struct hf_rpc_presence *presence, const struct hf_addr *address,
+				    hf_rpc_presence_fn fn, void *user);
 /* The number of connections that have begun: each later one has a greater number. */
 uint64_t hf_rpc_presence_count(struct hf_rpc_presence *presence);
 /* The server has just started: connections of its last run count as if they had ended at the start. */

@@ -28,7 +28,8 @@ from rest import Rest
 
 CLIENT_FIELDS = {
     "id", "protocol", "mon_name", "address", "callback", "sm_state", "status", "locks", "waiters",
-    "reservations", "registered_at", "last_seen", "silent_seconds", "transport", "identity", "refused_calls",
+    "reservations", "registered_at", "last_seen", "silent_seconds", "transport", "identity",
+    "tls_connection", "authenticated_as", "refused_calls",
 }  # fmt: skip
 LOCK_FIELDS = {"share", "file", "handle", "client", "owner", "offset", "length", "mode", "state"}
 WAITER_FIELDS = {"share", "file", "client", "owner", "offset", "length", "mode", "waiting_seconds", "blocked_by"}

@@ -175,7 +175,8 @@ HOSTILE = "\033[2J\u009b31m\u007f"
 LOCK = {"share": "/data", "file": "/data/a", "handle": "0102", "client": "nlm:a:b", "owner": "o", "offset": 1, "length": 2, "mode": "shared",
         "state": "held", "waiting_seconds": 1.5, "blocked_by": ["o"], "blocked_by_clients": ["nlm:a:b"], "access": "read_write", "count": 1,
         "unreclaimed": 1}  # fmt: skip
-CLIENT = {"id": "nlm:a:b", "status": "active", "sm_state": 1, "locks": 1, "waiters": 1, "transport": "tls", "identity": "a", "refused_calls": 1,
+CLIENT = {"id": "nlm:a:b", "status": "active", "sm_state": 1, "locks": 1, "waiters": 1, "transport": "tls", "identity": "a",
+          "tls_connection": "mtls", "authenticated_as": "a b", "refused_calls": 1,
           "last_seen": "2027-01-15T08:00:00Z", "silent_seconds": 5.5, "address": "192.0.2.1", "reservations": 1}  # fmt: skip
 USED = {"address": "192.0.2.1", "share": "/data", "calls": 5, "last_used": "2027-01-15T08:00:00Z", "bytes_read": 5}
 NODE = {"name": "b", "role": "standby", "reason": "why", "version": "1.0", "last_seen": "2027-01-15T08:59:59.000Z"}

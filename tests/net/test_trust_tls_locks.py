@@ -279,12 +279,60 @@ class Honest(TlsLocks, CliPlay):
         said = f"the client's address has no such connection client={self.id_of(self.a)}"
         self.assertEqual(self.log.count(said), 1)
         table = self.run_cli("clients").stdout
-        self.assertRegex(table, r"TRANSPORT +IDENTITY +REFUSED")
-        self.assertRegex(table, rf"mtls +alpha\.example +{before + 5}")
+        self.assertRegex(table, r"TRANSPORT +IDENTITY +TLS NOW +AUTHENTICATED AS +REFUSED")
+        self.assertRegex(table, rf"mtls +alpha\.example +none +\S+ +{before + 5}")
         one = self.run_cli("clients", self.id_of(self.a)).stdout
         self.assertIn(f"transport  mtls, identity alpha.example, {before + 5} calls refused for lack of TLS", one)
+        self.assertIn("TLS now    none\n", one)
         results = self.rest.get("/metrics").body.decode()
         self.assertIn('nlm_requests_total{procedure="UNLOCK",result="TLS_REQUIRED"}', results)
+
+
+class Shown(TlsLocks, CliPlay):
+    """What operators see of a client: what it must have, and what it has now, also while grace counts as a connection."""
+
+    settings = ("api.listen=127.0.0.1:0", "tls.grace_seconds=3600", "recovery.notify_timeout_ms=1000")
+    keys = "transport", "identity", "tls_connection", "authenticated_as"
+
+    def connection_of(self, host):
+        one = self.shown(host)
+        return tuple(one[key] for key in self.keys)
+
+    def until_connection(self, host, *shown):
+        self.until(lambda: self.connection_of(host), f"{shown} is shown", passes=lambda seen: seen == shown)
+
+    def test_a_certificate_is_shown_whatever_the_export_demands(self):
+        names = "alpha.example other.example"
+        plain = self.lock_of(self.a, fh=self.handle_of(self.path), svid=2)
+        self.assert_granted(self.a, plain)
+        self.assertEqual(self.connection_of(self.a), ("clear", None, "mtls", names))
+        under_tls = self.lock_of(self.a, svid=3, fh=self.look_up(self.tls, "/tls", os.path.basename(self.make_file("tls"))))
+        self.assert_granted(self.a, under_tls)
+        self.assertEqual(self.connection_of(self.a), ("tls", None, "mtls", names))
+        (listed,) = [one for one in self.rest.get("/api/v1/clients").json["clients"] if one["id"] == self.id_of(self.a)]
+        self.assertEqual(tuple(listed[key] for key in self.keys), ("tls", None, "mtls", names))
+        one = self.run_cli("clients", self.id_of(self.a)).stdout
+        self.assertIn(f"TLS now    mtls, authenticated as {names}\n", one)
+
+    def test_connections_are_shown_as_they_are_now(self):
+        self.hold()
+        bound = "mtls", "alpha.example"
+        self.assertEqual(self.connection_of(self.a), (*bound, "mtls", "alpha.example other.example"))
+        self.tls.sock.close()
+        self.until_connection(self.a, *bound, "none", None)
+        self.secured(self.gamma)
+        self.secured()
+        self.assertEqual(self.connection_of(self.a), (*bound, "none", None), "others speak for it")
+        self.secured(self.alpha)
+        self.assertEqual(self.connection_of(self.a), (*bound, "mtls", "alpha.example other.example"))
+
+    def test_a_connection_without_a_certificate_is_shown(self):
+        self.assert_granted(self.b, self.lock_of(self.b, fh=self.handle_of(self.path)))
+        self.assertEqual(self.connection_of(self.b), ("clear", None, "none", None))
+        made = self.secured(host=self.b)
+        self.assertEqual(self.connection_of(self.b), ("clear", None, "tls", None))
+        made.sock.close()
+        self.until_connection(self.b, "clear", None, "none", None)
 
 
 class Attackers(TlsLocks):

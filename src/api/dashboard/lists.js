@@ -25,6 +25,7 @@ const tables = {
     { key: "locks", title: "Locks", kind: "n" }, { key: "waiters", title: "Waiters", kind: "n" },
     { key: "sm_state", title: "State number", kind: "n" },
     { key: "transport", title: "Transport", text: c => (c.identity ? `${c.transport}: ${c.identity}` : c.transport ?? "–") },
+    { key: "tls_connection", title: "TLS now", text: c => (c.authenticated_as ? `${c.tls_connection}: ${c.authenticated_as}` : c.tls_connection ?? "–") },
     { key: "refused_calls", title: "Refused calls", kind: "n", mark: c => (c.refused_calls ? "warn" : "") },
     { key: "registered_at", title: "Age", kind: "n", text: c => since(c.registered_at) },
     { key: "last_seen", title: "Silent for", kind: "n", text: c => (c.last_seen ? age(silence(c)) : "–"),

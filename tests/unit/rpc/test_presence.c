@@ -83,6 +83,15 @@ static size_t count(const char *text)
 	return seen.n;
 }
 
+static size_t count_connected(const char *text)
+{
+	struct hf_addr address = address_of(text);
+	struct seen seen = { 0 };
+
+	assert_false(hf_rpc_presence_find_connected(presence, &address, see, &seen));
+	return seen.n;
+}
+
 /* The number of its latest connection; 0: it does not count there. */
 static uint64_t newest_of(const char *text, const struct hf_tls_peer *peer)
 {
@@ -112,7 +121,10 @@ static void test_it_counts_for_a_while_after_its_end(void **state)
 	hf_rpc_presence_end(one);
 	turn_for(loop, 2 * GRACE_NS);
 	assert_int_equal(count("10.0.0.1"), 1); /* the other one is still there */
+	assert_int_equal(count_connected("10.0.0.1"), 1);
+	assert_int_equal(count_connected("10.0.0.2"), 0);
 	hf_rpc_presence_end(two);
+	assert_int_equal(count_connected("10.0.0.1"), 0);
 	turn_for(loop, GRACE_NS - HF_NS_PER_S);
 	assert_int_equal(count("10.0.0.1"), 1);
 	turn_for(loop, HF_NS_PER_S);
