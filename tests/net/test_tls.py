@@ -299,6 +299,19 @@ class Reload(Secured):
         self.assertEqual(exchange(caller, tls.null_call()), b"")
         self.assertNotEqual(self.serial(self.secured()), self.serial(caller))
 
+    def test_a_client_that_is_taken_out_is_refused_over_its_open_connection(self):
+        caller = self.secured(self.ca.issue("alpha", "DNS:alpha.example"))
+        args = Out().opaque(self.root("/named")).bytes()
+        status = lambda: In(self.ask(caller, nfs.GETATTR, args)[24:]).u32()
+        self.assertEqual(status(), nfs.OK)
+        for before, after in (("Alpha.example, ", ""), ("squash", "clients: [127.0.0.1], squash")):
+            self.write_config((*self.exports[:3], self.exports[3].replace(before, after)))
+            self.reload()
+            self.assertEqual(status(), nfs.ACCES)
+            self.write_config(self.exports)
+            self.reload()
+            self.assertEqual(status(), nfs.OK, "the connection goes on")
+
     def test_a_bad_one_leaves_the_old(self):
         before = self.serial(self.secured())
         certificate, key = self.server
