@@ -8,6 +8,7 @@ const struct hf_limit_row hf_limits[HF_N_LIMITS] = {
 	[HF_LIMIT_CALL_BYTES] = { "call_bytes",
 				  "Bytes of calls in progress and unread replies, in one loop" },
 	[HF_LIMIT_HANDSHAKES] = { "tls_handshakes", "TLS handshakes under way in each loop" },
+	[HF_LIMIT_TLS_KEYS] = { "tls_keys", "New keys of one TLS session without data between them" },
 	[HF_LIMIT_UDP_CALLS] = { "udp_calls", "Calls over UDP in progress" },
 	[HF_LIMIT_UDP_LISTS] = { "udp_lists",
 				 "Lists of the port mapper and of MOUNT to other hosts over UDP" },
@@ -40,6 +41,10 @@ const struct hf_limit_row hf_limits[HF_N_LIMITS] = {
 	[HF_LIMIT_CLIENTS_UNCONFIRMED] = { "clients_unconfirmed",
 					   "Registered clients that call over UDP and whose hosts have not "
 					   "answered" },
+	[HF_LIMIT_LOCAL_FILES] = { "local_files", "Files that are open for local_locks" },
+	[HF_LIMIT_NAME_LOOKUPS] = { "name_lookups",
+				    "Names, or addresses, of clients that wait to be looked up" },
+	[HF_LIMIT_GROUP_LOOKUPS] = { "group_lookups", "Users whose groups wait to be looked up" },
 	[HF_LIMIT_UDP_LOCKS_UNCONFIRMED] = { "udp_locks_unconfirmed",
 					     "Lock calls over UDP that wait for their host to answer" },
 	[HF_LIMIT_UDP_MON_UNCONFIRMED] = { "udp_mon_unconfirmed", "SM_MON and SM_UNMON over UDP that wait "

@@ -625,6 +625,8 @@ static void show_limits(void *user, struct hf_limit_use uses[HF_N_LIMITS])
 
 	hf_rpc_server_show_limits(d->rpc, uses);
 	hf_nsm_show_limits(d->nsm, uses);
+	if (d->config->exports.n)
+		hf_file_service_show_limits(d->files, uses);
 	if (d->portmap)
 		hf_portmap_show_limits(d->portmap, uses);
 }

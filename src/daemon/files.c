@@ -373,6 +373,13 @@ struct hf_local *hf_file_service_local(struct hf_file_service *service)
 	return service->local;
 }
 
+void hf_file_service_show_limits(struct hf_file_service *service, struct hf_limit_use uses[HF_N_LIMITS])
+{
+	hf_exports_show_limits(service->exports, uses);
+	if (hf_export_table_has_local_locks(&service->export_table))
+		hf_local_show_limit(service->local, &uses[HF_LIMIT_LOCAL_FILES]);
+}
+
 void hf_file_service_set_locks(struct hf_file_service *service, struct hf_locks *locks)
 {
 	hf_local_set_locks(service->local, locks);

@@ -57,6 +57,7 @@ struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service);
 uint64_t hf_file_service_key_print(const struct hf_file_service *service);
 struct hf_recovery_exports hf_file_service_exports(struct hf_file_service *service);
 struct hf_local *hf_file_service_local(struct hf_file_service *service);
+void hf_file_service_show_limits(struct hf_file_service *service, struct hf_limit_use uses[HF_N_LIMITS]);
 /* Gives it the lock table after loading: where an export wants that, the loaded locks are also taken in the
  * kernel. */
 void hf_file_service_set_locks(struct hf_file_service *service, struct hf_locks *locks);

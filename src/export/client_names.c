@@ -187,6 +187,13 @@ enum hf_named hf_client_names_is_in_domain(struct hf_client_names *names, const 
 	return search.is_found ? HF_NAMED_YES : HF_NAMED_NO;
 }
 
+/* Of the two queues the one that is longer. */
+void hf_client_names_show_limit(struct hf_client_names *names, struct hf_limit_use *use)
+{
+	hf_lookups_show_limit(names->hosts, use);
+	hf_lookups_show_limit(names->peers, use);
+}
+
 void hf_client_names_renew(struct hf_client_names *names)
 {
 	hf_lookups_renew(names->hosts);

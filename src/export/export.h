@@ -35,6 +35,7 @@
 #include "base/addr.h"
 #include "base/bytes.h"
 #include "base/cleanup.h"
+#include "base/limit.h"
 #include "tls/tls.h"
 #include "vfs/file.h"
 #include "vfs/identity.h"
@@ -149,6 +150,8 @@ HF_DEFINE_CLEANUP(struct hf_exports *, hf_exports_free)
 void hf_exports_sweep(struct hf_exports *exports);
 /* Identifies the key that seals handles; never 0. */
 uint64_t hf_exports_key_print(const struct hf_exports *exports);
+void hf_exports_show_limits(struct hf_exports *exports,
+			    struct hf_limit_use uses[HF_N_LIMITS]); /* of look-ups */
 struct hf_files *hf_exports_files(struct hf_exports *exports);
 
 /* A snapshot of the list, in the order of the configuration; the caller owns a reference to each entry. */

@@ -465,3 +465,10 @@ struct hf_files *hf_exports_files(struct hf_exports *exports)
 {
 	return exports->files;
 }
+
+void hf_exports_show_limits(struct hf_exports *exports, struct hf_limit_use uses[HF_N_LIMITS])
+{
+	hf_client_names_show_limit(exports->names, &uses[HF_LIMIT_NAME_LOOKUPS]);
+	if (exports->groups)
+		hf_groups_show_limit(exports->groups, &uses[HF_LIMIT_GROUP_LOOKUPS]);
+}

@@ -91,6 +91,11 @@ void hf_groups_wait(struct hf_groups *groups, uint32_t uid, uint64_t ns)
 	hf_lookups_wait(groups->users, hf_bytes_of(&uid, sizeof(uid)), ns);
 }
 
+void hf_groups_show_limit(struct hf_groups *groups, struct hf_limit_use *use)
+{
+	hf_lookups_show_limit(groups->users, use);
+}
+
 int hf_groups_new(struct hf_groups **groupsp, const struct hf_group_source *source)
 {
 	hf_cleanup(hf_groups_freep) struct hf_groups *groups = calloc(1, sizeof(*groups));

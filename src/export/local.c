@@ -58,6 +58,7 @@ struct hf_local {
 	struct entry *last; /* the one that was found last, or NULL */
 	struct hf_list all;
 	size_t n_open;
+	uint64_t n_refused; /* locks, because no more files may be open */
 	struct hf_local_closer closer;
 	struct hf_list idle;   /* the longest idle entry first */
 	struct hf_list failed; /* the same, of entries without a file: they have no room to give */
@@ -267,6 +268,13 @@ int hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf_local_
 	return 0;
 }
 
+void hf_local_show_limit(const struct hf_local *local, struct hf_limit_use *use)
+{
+	*use = (struct hf_limit_use){ .used = local->n_open,
+				      .max = local->options.max_files,
+				      .refused = local->n_refused };
+}
+
 static void log_untaken(struct hf_local *local, int error)
 {
 	uint64_t n;
@@ -365,8 +373,10 @@ static void open_without_call(struct entry *entry)
 static int untaken(struct hf_local *local, uint32_t export, int error)
 {
 	log_untaken(local, error);
-	return local->options.policy(local->options.user, export) == HF_LOCAL_LOCKS_ON ? HF_LOCK_E_LIMIT
-										       : HF_LOCK_OK;
+	if (local->options.policy(local->options.user, export) != HF_LOCAL_LOCKS_ON)
+		return HF_LOCK_OK;
+	local->n_refused += error == -EMFILE;
+	return HF_LOCK_E_LIMIT;
 }
 
 static bool needed(void *user, uint64_t pos, struct hf_range *rangep, enum hf_lock_mode *modep)

@@ -24,6 +24,7 @@
 
 #include "base/bytes.h"
 #include "base/cleanup.h"
+#include "base/limit.h"
 #include "export/export.h"
 #include "lock/lock.h"
 
@@ -53,6 +54,8 @@ struct hf_local *hf_local_free(struct hf_local *local); /* after the lock table,
 void hf_local_set_locks(struct hf_local *local, struct hf_locks *locks);
 
 HF_DEFINE_CLEANUP(struct hf_local *, hf_local_free)
+
+void hf_local_show_limit(const struct hf_local *local, struct hf_limit_use *use);
 
 extern const struct hf_lock_outside hf_local_outside; /* its context is a struct hf_local */
 

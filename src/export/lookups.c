@@ -53,6 +53,7 @@ struct hf_lookups {
 	struct hf_list others; /* likewise */
 	struct hf_list waiting;
 	size_t n_waiting;
+	uint64_t n_refused; /* calls that found no room for their question */
 	size_t n_threads;
 	size_t n_idle;
 	bool is_over;
@@ -352,12 +353,23 @@ enum hf_lookup hf_lookups_get(struct hf_lookups *lookups, struct hf_bytes key,
 	} else {
 		answer = entry && entry->has_failed ? HF_LOOKUP_FAILED : HF_LOOKUP_UNKNOWN;
 	}
+	if (answer == HF_LOOKUP_UNKNOWN && (!entry || !entry->is_asked))
+		lookups->n_refused++;
 	is_logged = !entry && hf_log_limit_allow(&lookups->no_room_log, now, &n_more);
 	pthread_mutex_unlock(&lookups->lock);
 	if (is_logged)
 		hf_log_warn("too much is being looked up; further callers are to try again",
 			    "what=\"%s\" more=%llu", lookups->options.what, (unsigned long long)n_more);
 	return answer;
+}
+
+void hf_lookups_show_limit(struct hf_lookups *lookups, struct hf_limit_use *use)
+{
+	pthread_mutex_lock(&lookups->lock);
+	use->used = HF_MAX(use->used, lookups->n_waiting);
+	use->refused += lookups->n_refused;
+	pthread_mutex_unlock(&lookups->lock);
+	use->max = lookups->options.max_waiting;
 }
 
 void hf_lookups_renew(struct hf_lookups *lookups)

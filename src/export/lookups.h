@@ -22,6 +22,7 @@
 
 #include "base/bytes.h"
 #include "base/cleanup.h"
+#include "base/limit.h"
 
 #define HF_LOOKUPS_MAX_KEY 256
 
@@ -65,5 +66,7 @@ enum hf_lookup hf_lookups_get(struct hf_lookups *lookups, struct hf_bytes key,
 			      bool (*visit)(void *user, struct hf_bytes answer), void *user);
 /* The next use of each answer asks anew. Until then, and while that takes, the old one counts. */
 void hf_lookups_renew(struct hf_lookups *lookups);
+/* How many questions wait, and how often there was no room for one. */
+void hf_lookups_show_limit(struct hf_lookups *lookups, struct hf_limit_use *use);
 /* On a thread that may wait: until the question has been asked, or @ns are over. True: it is known. */
 bool hf_lookups_wait(struct hf_lookups *lookups, struct hf_bytes key, uint64_t ns);

@@ -252,6 +252,10 @@ ssize_t hf_rpc_secure_read(struct hf_rpc_secure *secure, void *data, size_t len)
 	n = hf_tls_session_read(secure->session, data, len);
 	hf_rpc_budget_spend(secure->connection,
 			    (int32_t)(hf_tls_session_count_records(secure->session) - n_before));
+	if (HF_UNLIKELY(n < 0 && hf_tls_session_is_flooded(secure->session)))
+		hf_rpc_note_refusal(secure->connection->lane, HF_LIMIT_TLS_KEYS, &secure->connection->peer,
+				    "connection closed: it changes its TLS key too often",
+				    "too-many-new-keys");
 	return n;
 }
 

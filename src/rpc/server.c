@@ -216,6 +216,8 @@ void hf_rpc_server_show_limits(const struct hf_rpc_server *server, struct hf_lim
 	uses[HF_LIMIT_CALL_BYTES].max = limits->max_charged;
 	uses[HF_LIMIT_HANDSHAKES].used = HF_LIMIT_USE_UNKNOWN;
 	uses[HF_LIMIT_HANDSHAKES].max = server->tls ? limits->max_handshakes : 0;
+	uses[HF_LIMIT_TLS_KEYS].used = HF_LIMIT_USE_UNKNOWN;
+	uses[HF_LIMIT_TLS_KEYS].max = server->tls ? HF_TLS_FREE_KEYS : 0;
 	uses[HF_LIMIT_UDP_CALLS].used = atomic_load_explicit(&server->n_datagrams, memory_order_relaxed);
 	uses[HF_LIMIT_UDP_CALLS].max = 16 * limits->max_suspended_per_connection;
 	hf_rpc_lane_show_lists(server->lanes[0], &uses[HF_LIMIT_UDP_LISTS]); /* home has all of UDP */

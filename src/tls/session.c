@@ -9,7 +9,6 @@
 #include "tls/internal.h"
 
 /* Each new key of the client costs as much as some pages of data. */
-#define FREE_UPDATES     16
 #define BYTES_PER_UPDATE (1u << 20)
 
 struct hf_tls_session {
@@ -136,7 +135,7 @@ int hf_tls_session_handshake(struct hf_tls_session *session)
 static void note_update(struct hf_tls_session *session)
 {
 	session->n_updates++;
-	session->is_flooded = session->n_updates > FREE_UPDATES + session->n_read / BYTES_PER_UPDATE;
+	session->is_flooded = session->n_updates > HF_TLS_FREE_KEYS + session->n_read / BYTES_PER_UPDATE;
 	/* One SSL_read_ex() takes any number of such messages, if they came together. To OpenSSL the peer has
 	 * ended the session now, so it takes no more. */
 	if (session->is_flooded)
@@ -159,6 +158,11 @@ void hf_tls_on_message(int write_p, int version, int content_type, const void *b
 uint64_t hf_tls_session_count_records(const struct hf_tls_session *session)
 {
 	return session->n_records;
+}
+
+bool hf_tls_session_is_flooded(const struct hf_tls_session *session)
+{
+	return session->is_flooded;
 }
 
 /* What a failed read or write answers, now and from now on. */

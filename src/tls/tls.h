@@ -109,6 +109,8 @@ void hf_tls_peer_clear(struct hf_tls_peer *peer);
 
 /* Sessions */
 
+#define HF_TLS_FREE_KEYS 16 /* of the peer, without data between them */
+
 struct hf_tls_session;
 
 /* The server's end, on the connected socket @fd, which stays the caller's. -ENOTSUP: nothing is offered. */
@@ -132,6 +134,8 @@ ssize_t hf_tls_session_read(struct hf_tls_session *session, void *data, size_t l
 ssize_t hf_tls_session_write(struct hf_tls_session *session, const struct iovec *iov, int n_iov);
 /* How many records of the peer has the session read since its handshake? */
 uint64_t hf_tls_session_count_records(const struct hf_tls_session *session);
+/* Did a read end it because the peer changed its key too often? */
+bool hf_tls_session_is_flooded(const struct hf_tls_session *session);
 /* Would a read answer something other than -EAGAIN, although the socket has nothing to read? */
 bool hf_tls_session_has_input(const struct hf_tls_session *session);
 

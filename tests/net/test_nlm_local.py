@@ -451,6 +451,8 @@ class Limited(Local):
 
 
 class FewDescriptors(Limited):
+    settings = ("api.listen=127.0.0.1:0",)
+
     def lock_files(self, n, share="/data"):
         paths = [self.make_file(share[1:]) for _ in range(n)]
         return [self.a.lock(self.lock_of(self.a, fh=self.handle_of(path, share, share[1:]))) for path in paths]
@@ -459,6 +461,10 @@ class FewDescriptors(Limited):
         stats = self.lock_files(80)
         self.assertEqual(stats.count(nlm.S_GRANTED), 64)
         self.assertEqual(stats.count(nlm.S_NOLOCKS), 16)
+        limit = {l["name"]: l for l in self.rest.get("/api/v1/limits").json["limits"]}
+        self.assertEqual([limit["local_files"][key] for key in ("used", "max", "refused")], [64, 64, 16])
+        self.assertEqual([limit["name_lookups"][key] for key in ("used", "max", "refused")], [0, 256, 0])
+        self.assertNotIn("group_lookups", limit, "they are not looked up here")
         self.a.free_all()
         self.assertEqual(set(self.lock_files(64)), {nlm.S_GRANTED}, "files without a lock are closed first")
 

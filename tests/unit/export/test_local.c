@@ -310,6 +310,34 @@ static uint64_t least_ns_to_adopt(char kind)
 	return least;
 }
 
+static void expect_use(uint64_t used, uint64_t refused)
+{
+	struct hf_limit_use use = { 0 };
+
+	hf_local_show_limit(local, &use);
+	assert_int_equal(use.used, used);
+	assert_int_equal(use.max, MAX_FILES);
+	assert_int_equal(use.refused, refused);
+}
+
+static void test_what_is_refused_is_counted(void **state)
+{
+	expect_use(0, 0);
+	adopt("a", opened("a"));
+	adopt("b", opened("b"));
+	assert_int_equal(take("a"), HF_LOCK_OK);
+	assert_int_equal(take("b"), HF_LOCK_OK);
+	expect_use(2, 0);
+	adopt("c", opened("c"));
+	for (uint64_t i = 1; i <= 3; i++) {
+		assert_int_equal(take("c"), HF_LOCK_E_LIMIT);
+		expect_use(2, i);
+	}
+	adopt("d", (struct hf_local_opened){ .error = -EACCES });
+	assert_int_equal(take("d"), HF_LOCK_E_LIMIT); /* for another reason */
+	expect_use(2, 3);
+}
+
 /* All files that may be open are locked, and a client asks for ever other ones. */
 static void test_what_is_refused_costs_no_more_with_time(void **state)
 {
@@ -486,6 +514,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_what_the_kernel_kept_too_long, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_one_release_of_a_clean_up_fails, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_all_are_closed_at_the_end, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_what_is_refused_is_counted, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_what_is_refused_costs_no_more_with_time, set_up,
 						tear_down),
 		cmocka_unit_test_setup_teardown(test_many_files_with_waiters, set_up_for_many, tear_down),

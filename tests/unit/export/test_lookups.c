@@ -237,6 +237,30 @@ static void test_bounds(void **state)
 	assert_false(await(key));
 }
 
+static void test_what_is_refused_is_counted(void **state)
+{
+	struct hf_limit_use use = { 0 };
+
+	set_answer("yes", 0, true);
+	assert_null(get("a"));
+	await_asked(1);
+	for (char c = 'b'; c <= 'd'; c++)
+		assert_null(get((char[]){ c, '\0' })); /* they wait */
+	hf_lookups_show_limit(bed.lookups, &use);
+	assert_int_equal(use.used, 3);
+	assert_int_equal(use.max, 3);
+	assert_int_equal(use.refused, 0);
+	assert_null(get("e"));
+	assert_null(get("f"));
+	assert_null(get("b"));                                   /* it waits already */
+	use = (struct hf_limit_use){ .used = 5, .refused = 10 }; /* of another queue */
+	hf_lookups_show_limit(bed.lookups, &use);
+	assert_int_equal(use.used, 5);
+	assert_int_equal(use.refused, 12);
+	set_answer("yes", 0, false);
+	assert_true(await("d"));
+}
+
 /* A flood of other questions takes neither the place of an answer that was wanted nor its turn. */
 static void test_what_is_wanted_stays(void **state)
 {
@@ -322,6 +346,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_failures, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_an_empty_answer_is_one, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_bounds, set_up, tear_down),
+		cmocka_unit_test_setup_teardown(test_what_is_refused_is_counted, set_up_one_thread,
+						tear_down),
 		cmocka_unit_test_setup_teardown(test_what_is_wanted_stays, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_what_is_wanted_is_asked_first, set_up_one_thread,
 						tear_down),

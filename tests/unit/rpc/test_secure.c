@@ -312,6 +312,29 @@ static void the_answer_to_a_new_key_does_not_leave_without_the_lease(void **stat
 	rig_stop(&rig);
 }
 
+static void show_limits(struct rig *of, void *uses)
+{
+	hf_rpc_server_show_limits(of->server, uses);
+}
+
+static void a_client_that_changes_its_key_all_the_time_is_counted(void **state)
+{
+	struct hf_limit_use uses[HF_N_LIMITS] = { 0 };
+	int fd;
+	SSL *client = served(&fd);
+
+	for (int i = 0; i < 100 && SSL_key_update(client, SSL_KEY_UPDATE_NOT_REQUESTED) == 1; i++)
+		if (SSL_do_handshake(client) != 1) /* sends it */
+			break;
+	assert_true(rig_is_closed(fd));
+	rig_run_on(&rig, 0, show_limits, uses);
+	assert_int_equal(uses[HF_LIMIT_TLS_KEYS].refused, 1);
+	assert_int_equal(uses[HF_LIMIT_TLS_KEYS].max, HF_TLS_FREE_KEYS);
+	SSL_free(client);
+	close(fd);
+	rig_stop(&rig);
+}
+
 static void no_handshake_is_answered_without_the_lease(void **state)
 {
 	SSL *client = SSL_new(ctx);
@@ -349,6 +372,7 @@ int main(void)
 		cmocka_unit_test(calls_behind_a_new_key_are_served_when_the_socket_takes_more),
 		cmocka_unit_test(a_reply_does_not_leave_without_the_lease),
 		cmocka_unit_test(the_answer_to_a_new_key_does_not_leave_without_the_lease),
+		cmocka_unit_test(a_client_that_changes_its_key_all_the_time_is_counted),
 		cmocka_unit_test(no_handshake_is_answered_without_the_lease),
 		cmocka_unit_test(the_end_of_a_session_is_not_told_without_the_lease),
 	};
