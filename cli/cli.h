@@ -151,6 +151,7 @@ int cli_reservations(struct cli *cli, const char *argument);
 int cli_shares(struct cli *cli, const char *argument);
 int cli_usage(struct cli *cli, const char *argument);
 int cli_limits(struct cli *cli, const char *argument);
+void cli_add_limits(struct cli *cli, json_t *status); /* if the server shows them */
 void cli_print_tight_limits(
 	struct cli *cli); /* limits.c: one line, if a limit is nearly used up or has refused calls */
 int cli_grace(struct cli *cli, const char *argument);

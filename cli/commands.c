@@ -123,10 +123,12 @@ int cli_status(struct cli *cli, const char *argument)
 	int code;
 	json_t *status = cli_ask(cli, "GET", "/api/v1/status", &code);
 
-	if (status && cli->is_json)
+	if (status && cli->is_json) {
+		cli_add_limits(cli, status);
 		cli_print_json(status);
-	else if (status)
+	} else if (status) {
 		print_status(cli, status);
+	}
 	json_decref(status);
 	return code;
 }

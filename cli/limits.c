@@ -73,6 +73,15 @@ static json_t *ask_quietly(struct cli *cli)
 	return answer;
 }
 
+void cli_add_limits(struct cli *cli, json_t *status)
+{
+	json_t *answer = ask_quietly(cli);
+
+	if (answer)
+		json_object_set(status, "limits", json_object_get(answer, "limits"));
+	json_decref(answer);
+}
+
 void cli_print_tight_limits(struct cli *cli)
 {
 	json_t *answer = ask_quietly(cli);

@@ -122,6 +122,8 @@ class Limits(Limited):
         self.assertEqual(self.limit("udp_calls")["refused"], 0)
         self.assertEqual(self.rest.metrics()["holdfast_calls_dropped_total"], 0)
         self.assertIn("udp_lists", self.run_cli("status").stdout)
+        status = json.loads(self.run_cli("--json", "status").stdout)
+        self.assertEqual(next(l for l in status["limits"] if l["name"] == "udp_lists")["refused"], self.limit("udp_lists")["refused"])
 
     def test_the_guide_has_each_limit(self):
         with open(DOCUMENT, encoding="utf-8") as document, open(TABLE, encoding="utf-8") as table:
