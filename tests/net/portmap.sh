@@ -259,6 +259,7 @@ test_system() {
 	forget_all
 	kill -HUP "$daemon"
 	wait_for 15 "the registrations after SIGHUP" all_listed
+	wait_for 15 "the line about it" has_logged 'registrations with rpcbind were missing and are renewed'
 	ok "system: renewed at SIGHUP"
 
 	kill_rpcbind

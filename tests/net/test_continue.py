@@ -402,6 +402,7 @@ class ReturnedExport(Base):
         mine = self.lock_of(self.b, fh=self.lose_and_bring_back_by_another_name())
         self.assert_granted(self.b, mine)
         self.restart_with_both_names()
+        self.assertIn("deleted stored locks that cannot be true n=1", self.log)
         self.assertEqual(self.b.lock(mine.but(reclaim=True)), nlm.S_GRANTED)
         self.assertNotEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
 

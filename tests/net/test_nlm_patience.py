@@ -235,6 +235,7 @@ class Patience(Play):
         """It cannot have heard: the next waiter has it."""
         self.next[self.no_rpcbind].grants.wait(1, timeout=2 * BOUND)
         self.assertEqual(self.holder(self.no_rpcbind).svid, 8)
+        self.until_logged(self.no_rpcbind, "client not reached by GRANTED: the next waiter gets the lock")
         told = self.next[self.no_rpcbind].grants.items[0].call.when - self.no_rpcbind.began
         self.assertGreater(told, BOUND / 2, "given up too early: one lost packet loses the turn")
 

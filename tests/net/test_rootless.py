@@ -58,6 +58,7 @@ class Rootless(unittest.TestCase):
         with self.host, nfs.Client(PORT, uid=1001, gid=1001) as client:
             self.assertEqual(client.read(made.fh).data, b"text")
         self.assertIn("handles=finder", self.daemon.log)
+        self.assertIn("walked an export to find a file by its inode number", self.daemon.log)
         self.assertIn("identity=own", self.daemon.log)
         self.daemon.stop()
 

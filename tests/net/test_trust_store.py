@@ -81,6 +81,7 @@ class UsedByAnother(Database, OverPostgres, Recovering):
         self.until(lambda: self.daemon.process.poll() is not None, "the first one ends")
         self.assertNotEqual(self.daemon.process.returncode, 0)
         self.assertIn(USED, self.log)
+        self.assertIn("closed the connection to the database", self.log)
         for host in self.hosts:
             host.drop_callers()
 
@@ -223,7 +224,7 @@ class Refusing(Recovering):
             self.daemon.start(flags=flags)
         self.assertEqual(self.daemon.process.returncode, 1)
         said = self.daemon.log[before:]
-        for word in (*words, "--clear-store"):
+        for word in (*words, "--clear-store", "could not start"):
             self.assertIn(word, said)
         return said
 
