@@ -259,7 +259,7 @@ class Cli(CliPlay):
             self.assert_granted(self.a, self.lock_of(self.a, 2 * i, 1, name="hoarder"))
         hoarder = f"nlm:{self.a.address}:hoarder"
         shown = self.run_cli("clients", hoarder).stdout.splitlines()
-        self.assertEqual(shown[2:4], ["transport  clear", "locks      1001"])
+        self.assertEqual(shown[2:5], ["transport  clear", "TLS now    none", "locks      1001"])
         self.assertEqual(shown[-1], f"These are the first 1000; `holdfast locks --client {hoarder}` shows all.")
         self.assertEqual(len(self.run_cli("locks", "--client", hoarder).stdout.splitlines()), 1 + 1001)
         self.a.unlock(self.lock_of(self.a, 0, 1, name="hoarder"))
