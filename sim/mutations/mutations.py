@@ -652,6 +652,8 @@ TEST_MUTATIONS = [
     ("a FREE_ALL under another name hides a restart", f"{NSM}/copies.c", "\tif (!client)\n\t\thf_nsm_note_early(", "\thf_nsm_note_early("),
     ("a lock that was lowered is refused in an outage", f"{NLM}/durable_reply.c",
      "if (finish == HF_NLM_FINISH_REPEAT && may_be_lowered(", "if (finish != HF_NLM_FINISH_REPEAT && may_be_lowered("),
+    ("a new registration hides the restart of a watched host", f"{NSM}/doubt.c",
+     "return hf_nsm_is_local_watch(doubt->nsm, client) ? client->sm_state :", "return"),
     ("silence counts of a process that stood still", "src/rpc/client.c",
      "(hf_loop_stood_still(loop, &pending->mark) && pending->n_again < MAX_AGAIN);", "(pending->n_again > MAX_AGAIN);"),
 ]
@@ -685,5 +687,6 @@ TESTS = {
     "an early notice that was forged hides a restart": "net/test_trust_notices",
     "a FREE_ALL under another name hides a restart": "net/test_trust_notices",
     "a lock that was lowered is refused in an outage": "net/test_store_failure",
+    "a new registration hides the restart of a watched host": "net/test_trust_numbers",
     "silence counts of a process that stood still": "net/test_trust_notices",
 }

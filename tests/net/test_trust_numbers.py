@@ -433,6 +433,33 @@ class AfterOurRestart(Forged):
         self.assertNotIn("client crashed, locks released", self.log)
         self.assert_granted(self.a, lock.but(reclaim=True))
 
+    def test_a_restart_between_two_registrations_of_a_watcher(self):
+        """A lock manager of the server's host watches a host, which is restarted while the server is down. The lock manager
+        registers again before the notice comes. The host has the number of the notice by then."""
+        watcher = nsm.Registrar(self.stage, self.network.server)
+        self.addCleanup(watcher.close)
+
+        def register():
+            self.a.asked.items.clear()
+            local = nsm.Local(self.network.server)
+            self.assertEqual(nsm.mon(local.ask, self.a.address, watcher.name, 200300, 16, bytes(16))[0], nsm.SUCC)
+            local.close()
+            comes(self.a.asked.matching, LOOK)
+            self.a.test(self.lock_of(self.a))  # the server has read the answer
+
+        register()
+        self.restart(self.a, 5)  # its statd was started before sm-notify raised the number, so nothing proves it
+        self.a.notify(7, reserved=True)
+        self.assertEqual([heard.state for heard in watcher.heard.wait()], [7])
+        register()  # the number is stored
+        self.a.drop_callers()
+        self.daemon.crash()
+        self.restart(self.a, 9, moves=False)
+        self.daemon.start()
+        register()
+        self.until(lambda: self.is_answered(self.a, 9), "the host need not repeat its notice any more")
+        self.assertEqual([heard.state for heard in watcher.heard.wait(2)], [7, 9])
+
 
 class Users(Forged):
     """An ordinary user of a client's host connects from an ordinary port, under any name. The host's kernel locks from a

@@ -103,12 +103,22 @@ struct hf_nsm_doubt {
 
 /* Verdicts */
 
-/* The statd gives the number in the notice, and the client had another one: a number that is proven, else one
- * that its statd gave or its LOCKs said. */
+/* Which number is certain? A lock manager of this host that watches a peer has heard of the last one, also in
+ * an earlier run: only notices give a watch its number. It may have registered again since the peer's
+ * restart, so what the statd gave then is not what it knows. */
+static int32_t certain_number(const struct hf_nsm_doubt *doubt)
+{
+	const struct hf_client *client = doubt->client;
+
+	return hf_nsm_is_local_watch(doubt->nsm, client) ? client->sm_state : hf_client_proven_state(client);
+}
+
+/* The statd gives the number in the notice, and the client had another one: a number that is certain, else
+ * one that its statd gave or its LOCKs said. */
 static bool says_new(const struct hf_nsm_doubt *doubt)
 {
 	const struct hf_nsm_facts *before = hf_nsm_sight_facts(doubt->client);
-	int32_t known = hf_client_proven_state(doubt->client), said = doubt->client->lock_state;
+	int32_t known = certain_number(doubt), said = doubt->client->lock_state;
 
 	if (!doubt->state || doubt->facts.state != doubt->state)
 		return false;
