@@ -136,7 +136,9 @@ class Demands(Secured):
             nfs.CREATE: Out().opaque(root).string("x").u32(0).u32(0).u32(0).u32(0).u32(0).u32(0).u32(0),
             nfs.MKDIR: Out().opaque(root).string("x").u32(0).u32(0).u32(0).u32(0).u32(0).u32(0),
             nfs.SYMLINK: Out().opaque(root).string("x").u32(0).u32(0).u32(0).u32(0).u32(0).u32(0).string("y"),
+            nfs.MKNOD: Out().opaque(root).string("x").u32(nfs.FIFO).u32(0).u32(0).u32(0).u32(0).u32(0).u32(0),
         }  # fmt: skip
+        self.assertEqual(set(args), set(range(nfs.GETATTR, nfs.COMMIT + 1)), "each procedure but NULL")
         for procedure, out in args.items():
             with self.subTest(procedure=procedure):
                 reply = self.ask(self.caller(), procedure, out.bytes())
