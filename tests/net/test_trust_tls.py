@@ -184,6 +184,17 @@ class Gate(Secured):
             pass
         return True
 
+    def test_a_hello_after_the_handshake_ends_it(self):
+        """A second handshake on the connection, outside the first. unit/tls/session has the one inside it."""
+        tapped = self.tapped()
+        again = Tapped(self.caller(), self.how)
+        with self.assertRaises(ssl.SSLWantReadError):
+            again.tls.do_handshake()
+        tapped.send(tapped.encrypt(record(tls.null_call())))
+        tapped.receive()
+        tapped.send(again.take())
+        self.assertTrue(self.is_over(tapped.sock))
+
     # TLS that is cut, changed, repeated
 
     def test_a_cut_connection_serves_no_half_call(self):

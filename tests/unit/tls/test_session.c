@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <openssl/err.h>
 #include <openssl/kdf.h>
 #include <openssl/ssl.h>
 
@@ -280,7 +281,7 @@ static void a_read_takes_a_bounded_number_of_records(void **state)
 	close_bed(&bed);
 }
 
-/* OpenSSL's client sends no empty records. These are sealed with its own key, which it logs. */
+/* Records that OpenSSL's client does not send. They are sealed with its own key, which it logs. */
 
 static struct {
 	uint8_t key[16], iv[12];
@@ -320,26 +321,26 @@ static void on_secret(const SSL *ssl, const char *line)
 	seal.n_sealed = 0;
 }
 
-/* A record with @len bytes of data, 0 or 1 */
-static void add_sealed(int len)
+static void add_sealed(uint8_t kind, const void *data, int len)
 {
-	static const uint8_t inner[] = { 'x', SSL3_RT_APPLICATION_DATA };
-	uint8_t record[64] = { SSL3_RT_APPLICATION_DATA, 3, 3, 0, (uint8_t)(len + 17) }, iv[12];
+	uint8_t *record = seal.sent + seal.len, *at = record + 5, iv[12];
+	uint8_t head[] = { SSL3_RT_APPLICATION_DATA, 3, 3, (uint8_t)((len + 17) >> 8), (uint8_t)(len + 17) };
 	EVP_CIPHER_CTX *gcm = EVP_CIPHER_CTX_new();
 	int n;
 
+	assert_true(seal.len + (size_t)len + 22 <= sizeof(seal.sent));
+	memcpy(record, head, sizeof(head));
 	memcpy(iv, seal.iv, sizeof(iv));
 	for (int i = 0; i < 8; i++)
 		iv[11 - i] ^= (uint8_t)(seal.n_sealed >> 8 * i);
 	seal.n_sealed++;
 	assert_true(EVP_EncryptInit_ex(gcm, EVP_aes_128_gcm(), NULL, seal.key, iv) == 1 &&
-		    EVP_EncryptUpdate(gcm, NULL, &n, record, 5) == 1 &&
-		    EVP_EncryptUpdate(gcm, record + 5, &n, inner + 1 - len, len + 1) == 1 &&
-		    EVP_EncryptFinal_ex(gcm, record + 6 + len, &n) == 1 &&
-		    EVP_CIPHER_CTX_ctrl(gcm, EVP_CTRL_GCM_GET_TAG, 16, record + 6 + len) == 1);
+		    EVP_EncryptUpdate(gcm, NULL, &n, head, sizeof(head)) == 1 &&
+		    EVP_EncryptUpdate(gcm, at, &n, data, len) == 1 &&
+		    EVP_EncryptUpdate(gcm, at + len, &n, &kind, 1) == 1 &&
+		    EVP_EncryptFinal_ex(gcm, at + len + 1, &n) == 1 &&
+		    EVP_CIPHER_CTX_ctrl(gcm, EVP_CTRL_GCM_GET_TAG, 16, at + len + 1) == 1);
 	EVP_CIPHER_CTX_free(gcm);
-	assert_true(seal.len + (size_t)len + 22 <= sizeof(seal.sent));
-	memcpy(seal.sent + seal.len, record, (size_t)len + 22);
 	seal.len += (size_t)len + 22;
 }
 
@@ -349,6 +350,13 @@ static void send_sealed(const struct bed *bed)
 	seal.len = 0;
 }
 
+static void shake_hands_for_seal(struct bed *bed)
+{
+	SSL_CTX_set_keylog_callback(bed->ctx, on_secret);
+	assert_int_equal(SSL_CTX_set_ciphersuites(bed->ctx, "TLS_AES_128_GCM_SHA256"), 1);
+	assert_int_equal(shake_hands(bed), HF_TLS_DONE);
+}
+
 static void empty_records_count_as_others(void **state)
 {
 	uint8_t got[5000];
@@ -356,11 +364,9 @@ static void empty_records_count_as_others(void **state)
 	struct bed bed;
 
 	open_bed(&bed);
-	SSL_CTX_set_keylog_callback(bed.ctx, on_secret);
-	assert_int_equal(SSL_CTX_set_ciphersuites(bed.ctx, "TLS_AES_128_GCM_SHA256"), 1);
-	assert_int_equal(shake_hands(&bed), HF_TLS_DONE);
+	shake_hands_for_seal(&bed);
 	for (int i = 0; i < 500; i++)
-		add_sealed(i % 20 == 19);
+		add_sealed(SSL3_RT_APPLICATION_DATA, "x", i % 20 == 19);
 	send_sealed(&bed);
 	do {
 		uint64_t n_before = hf_tls_session_count_records(bed.session);
@@ -373,9 +379,56 @@ static void empty_records_count_as_others(void **state)
 	assert_int_equal(hf_tls_session_count_records(bed.session), 500);
 	/* More of them in a row are an attack. */
 	for (int i = 0; i < 40; i++)
-		add_sealed(0);
+		add_sealed(SSL3_RT_APPLICATION_DATA, "", 0);
 	send_sealed(&bed);
 	assert_int_equal(hf_tls_session_read(bed.session, got, sizeof(got)), -EPROTO);
+	close_bed(&bed);
+}
+
+/* The first message of a new client of @ctx, without the header of its record. Returns its length. */
+static int make_hello(SSL_CTX *ctx, uint8_t *hello, int size)
+{
+	SSL *other = SSL_new(ctx);
+	BIO *held = BIO_new(BIO_s_mem());
+	uint8_t head[5];
+	int len;
+
+	SSL_set_bio(other, BIO_new(BIO_s_mem()), held);
+	SSL_set_connect_state(other);
+	SSL_do_handshake(other);
+	assert_int_equal(BIO_read(held, head, sizeof(head)), sizeof(head));
+	assert_int_equal(head[0], SSL3_RT_HANDSHAKE);
+	len = BIO_read(held, hello, size);
+	assert_int_equal(len, head[3] << 8 | head[4]);
+	assert_int_equal(hello[0], SSL3_MT_CLIENT_HELLO);
+	SSL_free(other);
+	return len;
+}
+
+/* Renegotiation, which TLS 1.3 does not have. What came before it is served. */
+static void a_hello_inside_the_session_ends_it(void **state)
+{
+	struct iovec iov = { (void *)(uintptr_t) "reply", 5 };
+	uint8_t hello[2000], got[100];
+	struct bed bed;
+	int len;
+
+	open_bed(&bed);
+	shake_hands_for_seal(&bed);
+	len = make_hello(bed.ctx, hello, sizeof(hello));
+	add_sealed(SSL3_RT_APPLICATION_DATA, "call", 4);
+	add_sealed(SSL3_RT_HANDSHAKE, hello, len);
+	add_sealed(SSL3_RT_APPLICATION_DATA, "more", 4);
+	send_sealed(&bed);
+	assert_int_equal(hf_tls_session_read(bed.session, got, sizeof(got)), 4);
+	assert_memory_equal(got, "call", 4);
+	for (int i = 0; i < 2; i++)
+		assert_int_equal(hf_tls_session_read(bed.session, got, sizeof(got)), -EPROTO);
+	assert_int_equal(hf_tls_session_write(bed.session, &iov, 1), -EPROTO);
+	/* The client is told why. */
+	ERR_clear_error();
+	assert_true(SSL_read(bed.client, got, sizeof(got)) <= 0);
+	assert_int_equal(ERR_GET_REASON(ERR_peek_error()), SSL_R_SSLV3_ALERT_UNEXPECTED_MESSAGE);
 	close_bed(&bed);
 }
 
@@ -729,6 +782,7 @@ int main(void)
 		cmocka_unit_test(a_flood_of_new_keys_in_one_piece_ends_early),
 		cmocka_unit_test(a_read_takes_a_bounded_number_of_records),
 		cmocka_unit_test(empty_records_count_as_others),
+		cmocka_unit_test(a_hello_inside_the_session_ends_it),
 		cmocka_unit_test(only_groups_that_cost_little_are_used),
 		cmocka_unit_test(names_are_alternatives_or_else_the_common_name),
 		cmocka_unit_test(a_name_with_a_hole_is_no_name),
