@@ -290,10 +290,16 @@ class Gate(Secured):
         self.until(lambda: self.handshakes("closed") == n + 8, "they are counted")
 
 
+def most_under_way():
+    """Of one address 64 stay on each loop; there is one for each core, and at most 16."""
+    return 64 * min(os.cpu_count(), 16)
+
+
 class Half(Secured):
     """Handshakes that are begun and never finished, by the hundred."""
 
     N = 1000
+    N_SIGNED, BURST = 600, 30  # a burst is less than what one loop has under way
     LIMIT_SECONDS = 10
 
     def test_half_open_handshakes_are_bounded_in_number_and_time(self):
@@ -309,15 +315,51 @@ class Half(Secured):
                 honest = self.secured(host=self.b)
                 self.assertEqual(exchange(honest, tls.null_call()), b"")
                 honest.sock.close()
-        # Of one address 64 stay on each loop; there is one for each core, and at most 16.
-        most = 64 * min(os.cpu_count(), 16)
-        self.until(lambda: self.handshakes("too_many") - n >= self.N - most, "the oldest made room")
+        self.until(lambda: self.handshakes("too_many") - n >= self.N - most_under_way(), "the oldest made room")
         honest = self.secured()
         self.assertEqual(exchange(honest, tls.null_call()), b"", "a client of the same address")
         late = self.handshakes("timeout")
         until(lambda: self.handshakes("timeout") > late, "the rest ran out of time", PATIENCE + self.LIMIT_SECONDS)
         self.assertGreater(time.monotonic() - begun, self.LIMIT_SECONDS - 1)
         self.assertEqual(exchange(honest, tls.null_call()), b"")
+
+    def hello(self):
+        """What a client sends first when it got STARTTLS."""
+        client = Tapped(self.caller(), tls.context(self.ca.certificate))
+        with self.assertRaises(ssl.SSLWantReadError):
+            client.tls.do_handshake()
+        return client.take()
+
+    def test_handshakes_that_stop_after_the_hello_are_bounded_too(self):
+        """The server has paid for its answer, with a signature. In bursts, while others come and work."""
+        before = {result: self.handshakes(result) for result in ("too_many", "timeout")}
+        callers, hello = [], self.hello()
+        working = self.secured(host=self.b)
+        for _ in range(self.N_SIGNED // self.BURST):
+            burst = [self.caller() for _ in range(self.BURST)]
+            for caller in burst:
+                self.assertEqual(tls.verifier_of(caller.ask()), (0, b"STARTTLS"))
+            for caller in burst:
+                caller.sock.sendall(hello)
+            self.assertEqual(exchange(working, tls.null_call()), b"", "one that works")
+            honest = self.secured(host=self.b)
+            self.assertEqual(exchange(honest, tls.null_call()), b"", "one that comes")
+            honest.sock.close()
+            callers += burst
+        last = time.monotonic()
+        for caller in callers[-self.BURST :]:
+            caller.sock.settimeout(PATIENCE)
+            self.assertEqual(caller.sock.recv(1), b"\x16", "the server's answer")
+        neighbour = self.secured()
+        self.assertEqual(exchange(neighbour, tls.null_call()), b"", "a client of the same address")
+        until(lambda: sum(self.handshakes(result) - n for result, n in before.items()) == self.N_SIGNED,
+              "each made room, or ran out of time", PATIENCE + self.LIMIT_SECONDS)  # fmt: skip
+        self.assertGreater(time.monotonic() - last, self.LIMIT_SECONDS - 1)
+        self.assertGreaterEqual(self.handshakes("too_many") - before["too_many"], self.N_SIGNED - most_under_way())
+        for caller in callers:
+            self.assertTrue(caller.is_closed())
+        for caller in (working, neighbour):
+            self.assertEqual(exchange(caller, tls.null_call()), b"")
 
 
 if __name__ == "__main__":
