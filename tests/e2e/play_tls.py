@@ -86,7 +86,26 @@ class Secured(Play):
         self.assertEqual(self.capture.find(CLEAR_CALLS), [])
 
 
-class Encrypted(Secured):
+class Reclaiming:
+    """Beside a Secured: what holds for a client with a certificate and for one without."""
+
+    def test_locks_are_reclaimed_after_the_death_of_the_server(self):
+        self.mounts(self.a, self.b)
+        ada, bob = self.a.opens("f"), self.b.opens("f")
+        ada.locks(0, 10)
+        bob.waits(0, 10)
+        self.server.has(locks=1, waiters=1)
+        self.server.is_killed_and_starts()
+        self.server.ends_grace()
+        self.server.has(locks=1, waiters=1)
+        bob.still_waits()
+        ada.writes("after the restart")
+        ada.unlocks(0, 10)
+        bob.gets()
+        self.assert_nothing_in_the_clear()
+
+
+class Encrypted(Reclaiming, Secured):
     def test_files_and_locks(self):
         self.mounts(self.a, self.b)
         self.a.does("dd if=/dev/urandom of=/mnt/big bs=64k count=64 2>/dev/null && md5sum </mnt/big >/mnt/sum")
@@ -104,24 +123,9 @@ class Encrypted(Secured):
                                              "/mnt >/dev/null 2>&1; echo $?", status=None).strip(), "0")  # fmt: skip
 
 
-class Authenticated(Secured):
+class Authenticated(Reclaiming, Secured):
     transport = "mtls"
     identities = "[clienta, clientb]"
-
-    def test_locks_are_reclaimed_after_the_death_of_the_server(self):
-        self.mounts(self.a, self.b)
-        ada, bob = self.a.opens("f"), self.b.opens("f")
-        ada.locks(0, 10)
-        bob.waits(0, 10)
-        self.server.has(locks=1, waiters=1)
-        self.server.is_killed_and_starts()
-        self.server.ends_grace()
-        self.server.has(locks=1, waiters=1)
-        bob.still_waits()
-        ada.writes("after the restart")
-        ada.unlocks(0, 10)
-        bob.gets()
-        self.assert_nothing_in_the_clear()
 
     def test_the_reboot_of_a_client_frees_its_locks(self):
         self.mounts(self.a, self.b)
@@ -134,6 +138,18 @@ class Authenticated(Secured):
         self.mounts(self.a)
         bob.gets()
         self.server.has(locks=1, waiters=0)
+        self.assert_nothing_in_the_clear()
+
+
+class Clear(Secured):
+    """The counterpart: what the other plays do not find on the wire is found if a client does not use TLS."""
+
+    transport = "any"
+
+    def test_calls_in_the_clear_are_found(self):
+        self.a.mounts(options="vers=3")
+        self.a.does("echo plain >/mnt/f && cat /mnt/f")
+        self.assertTrue(self.capture.find(CLEAR_CALLS))
 
 
 class Named(Secured):

@@ -40,6 +40,8 @@ class Capture:
         self.stop()
         self._has_all()
         found = subprocess.run(["tshark", "-r", self.path, "-Y", what, "-t", "r"], capture_output=True, check=False, text=True)
+        if found.returncode:  # or a filter that tshark does not know would find nothing in the clear
+            raise Failed(f"tshark failed with {found.returncode} at {what!r}: {found.stderr.strip()}")
         return found.stdout.splitlines()
 
     def _has_all(self):
