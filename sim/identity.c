@@ -204,6 +204,22 @@ static uint64_t vouched_before_check(const struct host *host)
 	return latest;
 }
 
+/* I10: a program that is refused takes that for the end of its LOCK. If the host may have been served in the
+ * meantime, the call may be refused for another reason; or it was sent again, and a copy of it was served. */
+static void check_refused(const struct call *call)
+{
+	struct world *world = call->host->world;
+
+	if (call->kind == CALL_LOCK && world->server->is_up && world->server->recovery &&
+	    !identity_could_be_served(call->host, call->span.file, call->made_at) &&
+	    order_is_involved(world, call->proc, &call->span))
+		world_fail(world, "I10",
+			   "%u of host %u is refused file %u, %u-%u, for want of a connection, and has it, "
+			   "or waits for it",
+			   call->proc->svid, call->host->index, call->span.file, call->span.first,
+			   call->span.last);
+}
+
 void identity_look_at_answer(const struct call *call, uint32_t stat)
 {
 	struct host *host = call->host;
@@ -214,8 +230,10 @@ void identity_look_at_answer(const struct call *call, uint32_t stat)
 
 	if (demand == HF_TRANSPORT_ANY || *host->old_name)
 		return;
-	if (identity_refuses(call, stat))
+	if (identity_refuses(call, stat)) {
 		world->counts->tls_refused++;
+		check_refused(call);
+	}
 	if (stat != HF_NLM_GRANTED_STAT && !(takes && stat == HF_NLM_BLOCKED))
 		return;
 	/* A host that holds nothing may unlock by any way; and the list of hosts does not count while the

@@ -403,7 +403,9 @@ int hf_lock_test(const struct hf_locks *locks, const struct hf_lock_target *who,
 bool hf_lock_is_scarce(const struct hf_locks *locks, const struct hf_lock_target *who);
 /* Does this owner have anything in this file: a lock, a waiter, a grant in flight? */
 bool hf_lock_is_involved(const struct hf_locks *locks, const struct hf_lock_target *who);
-/* The same. If so, *ohp is the oh that the owner sent last, valid until the next call. */
+/* The same, of @range or a part of it. */
+bool hf_lock_touches(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
+/* The same in the whole file. If so, *ohp is the oh that the owner sent last, valid until the next call. */
 bool hf_lock_find_oh(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_bytes *ohp);
 /* Does this owner have all of @range, and as a shared lock? */
 bool hf_lock_has_shared(const struct hf_locks *locks, const struct hf_lock_target *who,

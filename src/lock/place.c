@@ -109,6 +109,20 @@ bool hf_lock_is_involved(const struct hf_locks *locks, const struct hf_lock_targ
 	return place.holding != NULL;
 }
 
+bool hf_lock_touches(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
+{
+	struct hf_place place;
+
+	hf_place_find(locks, who, &place);
+	if (!place.holding)
+		return false;
+	hf_list_for_each(pos, &place.holding->waiters)
+		if (hf_range_overlaps(hf_waiter_range(hf_list_entry(pos, struct hf_waiter, in_holding)),
+				      range))
+			return true;
+	return hf_holding_conflicts(place.holding, range, HF_LOCK_EXCLUSIVE);
+}
+
 bool hf_lock_has_shared(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
 {
 	struct hf_place place;

@@ -31,6 +31,11 @@ const struct hf_rpc_connection *hf_rpc_delay_call(struct hf_rpc_delay *delay, st
 	return c;
 }
 
+bool hf_rpc_delay_holds(const struct hf_rpc_call *call)
+{
+	return call->connection && call->connection->delay;
+}
+
 static void let_go(struct hf_rpc_connection *c)
 {
 	c->delay = NULL;

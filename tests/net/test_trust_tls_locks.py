@@ -136,6 +136,16 @@ class TlsLocks(Secured):
         self.assertEqual(self.n_locks(host or self.a), 1, "the lock is gone")
         self.assertNotIn(f"{FREED} client={self.id_of(host or self.a)} ", self.log)
 
+    def assert_unanswered(self, lock):
+        """The client repeats a reclaim only as long as it is not answered."""
+        before = sum(self.refused(reason) for reason in ("no_connection", "name_taken"))
+        caller, after = self.a.caller("tcp"), call_message(nlm.PROGRAM, 4, nlm.NULL)
+        for message in (call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK), cred=auth_sys(self.a.name)), after):
+            caller.send(message)
+        self.assertEqual(caller.receive()[:4], after[:4], "the first answer is that to the second call")
+        self.assertEqual(sum(self.refused(reason) for reason in ("no_connection", "name_taken")), before + 1)
+        self.assert_untouched(lock)
+
 
 class Honest(TlsLocks, CliPlay):
     settings = TlsLocks.settings
@@ -437,21 +447,40 @@ class Attackers(TlsLocks):
         self.assert_still_waits(waiting)
 
     def test_a_poll_without_a_connection_ends_no_wait(self):
+        """The client still waits, as it does for the server: it is told to ask again."""
         waiting = self.waiting()
         self.disconnect()
-        self.assertEqual(self.a.lock(waiting), nlm.S_FAILED)
+        before = self.refused("no_connection")
+        for version in nlm.VERSIONS:
+            self.assertEqual(self.a.lock(waiting, version=version), nlm.S_GRACE)
+        self.assertEqual(self.a.lock(waiting.but(svid=5)), nlm.S_FAILED, "another owner, which does not wait")
+        self.assertEqual(self.a.lock(waiting.but(offset=110)), nlm.S_FAILED, "another range")
+        self.assertEqual(self.refused("no_connection"), before + 5)
         self.assert_still_waits(waiting)
 
     def test_reclaim_without_a_connection(self):
         self.disconnect()
-        self.assert_refused(self.a, nlm.LOCK, self.lock.but(reclaim=True))
+        self.assert_unanswered(self.lock.but(reclaim=True))
+        self.assert_refused(self.a, nlm.LOCK, self.lock.but(reclaim=True, offset=50))
+        self.assert_refused(self.a, nlm.LOCK, self.lock.but(reclaim=True, svid=9))
 
     def test_lock_without_a_connection(self):
-        """A shared one of the same owner would lower its lock; one with a newer number tells of a restart."""
+        """One with a newer number tells of a restart."""
         self.disconnect()
-        for lock in (self.lock.but(exclusive=False), self.lock.but(offset=50, state=7)):
+        for lock in (self.lock.but(offset=50), self.lock.but(svid=9, offset=50, state=7)):
             self.assert_refused(self.a, nlm.LOCK, lock)
             self.assert_refused(self.a, nlm.NM_LOCK, lock)
+
+    def test_lock_of_what_the_client_has_without_a_connection(self):
+        """A shared one of the same owner would lower its lock. The reply to the first may be lost, so it is not refused."""
+        self.disconnect()
+        for lock in (self.lock, self.lock.but(exclusive=False), self.lock.but(offset=5, state=7)):
+            for procedure in (nlm.LOCK, nlm.NM_LOCK):
+                self.assertEqual(self.a.ask(procedure, lock).stat, nlm.S_GRACE)
+                self.assert_untouched(lock)
+        self.secured(self.alpha)
+        self.assertEqual(self.a.test(self.lock.but(svid=9, exclusive=False)).stat, nlm.S_DENIED, "it is still exclusive")
+        self.assertEqual(self.a.lock(self.lock), nlm.S_GRANTED)
 
     def test_a_newer_number_in_an_export_that_demands_nothing(self):
         plain = self.handle_of(self.path)
@@ -542,8 +571,10 @@ class Attackers(TlsLocks):
         before = self.refused("name_taken")
         self.assert_refused(self.a, nlm.UNLOCK, self.lock)
         self.assert_refused(self.a, nlm.LOCK, self.lock.but(offset=50))
-        self.assert_refused(self.a, nlm.LOCK, self.lock.but(reclaim=True))
-        self.assertEqual(self.refused("name_taken"), before + 3)
+        # What the client may have is not refused: behind one address the call may be its own.
+        self.assert_unanswered(self.lock.but(reclaim=True))
+        self.assertEqual(self.a.lock(self.lock), nlm.S_GRACE)
+        self.assertEqual(self.refused("name_taken"), before + 4)
         self.assertIn("the client's name belongs to another certificate", self.log)
         self.assert_granted(self.a, self.lock.but(name="beta", offset=50))  # by its own name
         mine = self.secured(self.alpha)
@@ -589,6 +620,23 @@ class Unhurried(TlsLocks):
         self.assert_granted(self.a, self.lock_of(self.a, 0, 10, state=5))
         self.a.state, self.a.deaf = number, False
         self.until(lambda: self.refused("no_proof") > before, "the call needs a proof")
+
+    def test_a_lock_under_way_is_not_refused(self):
+        """The server still asks the host about its number when the LOCK comes again. It is served when the client is back."""
+        self.hold()
+        self.reconnect()
+        self.a.deaf = True
+        self.addCleanup(setattr, self.a, "deaf", False)
+        lock = self.lock_of(self.a, 50, 10, svid=8, state=7)
+        self.send(self.a, nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK), "tcp")
+        self.settle(self.a)
+        self.a.drop_callers()
+        self.disconnect()
+        self.assertEqual(self.a.lock(lock), nlm.S_GRACE)
+        self.assertEqual(self.a.lock(lock.but(svid=9)), nlm.S_FAILED)
+        self.secured(self.alpha)
+        self.a.state, self.a.deaf = 7, False
+        self.until(lambda: self.a.lock(lock), "it is served", passes=lambda stat: stat == nlm.S_GRANTED)
 
     def test_a_free_all_that_is_checked_while_the_client_takes_its_first_such_lock(self):
         args = nlm.Lock(name=self.a.name, state=7).args(nlm.FREE_ALL)
@@ -657,7 +705,7 @@ class Restarts(TlsLocks):
         # Another identity at the address, when the time after the start is over.
         self.disconnect()
         other = self.secured(self.beta)
-        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_FAILED)
+        self.assert_unanswered(lock.but(reclaim=True))
         self.assertEqual(self.a.unlock(lock), nlm.S_FAILED)
         self.assertEqual(self.n_locks(self.a), 1)
         self.disconnect(other)

@@ -392,12 +392,12 @@ void hf_nlm_op_put_off(struct hf_nlm_op *op)
 		hf_nlm_reply(op, HF_NLM_DENIED_GRACE_PERIOD);
 }
 
-void hf_nlm_op_refuse(struct hf_nlm_op *op, const char *result)
+void hf_nlm_op_refuse(struct hf_nlm_op *op, enum hf_nlm_stat stat, const char *result)
 {
 	forget_repeat(op);
 	op->repeat = NULL;
 	hf_rpc_call_uncache(op->call);
-	reply_as(op, HF_NLM_FAILED, result);
+	reply_as(op, stat, result);
 }
 
 void hf_nlm_reply_test(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct hf_nlm_holder *holder)

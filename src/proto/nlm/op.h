@@ -204,8 +204,8 @@ void hf_nlm_op_resume(struct hf_nlm_op *op);
 void hf_nlm_reply(struct hf_nlm_op *op, enum hf_nlm_stat stat);
 void hf_nlm_reply_test(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct hf_nlm_holder *holder);
 HF_COLD void hf_nlm_op_reply_garbage(struct hf_nlm_op *op); /* the arguments cannot be decoded */
-/* FAILED, counted as @result. It is not remembered: the same call may be served later. */
-HF_COLD void hf_nlm_op_refuse(struct hf_nlm_op *op, const char *result);
+/* @stat, counted as @result. It is not remembered: the same call may be served later. */
+HF_COLD void hf_nlm_op_refuse(struct hf_nlm_op *op, enum hf_nlm_stat stat, const char *result);
 void hf_nlm_op_drop(struct hf_nlm_op *op); /* without a reply: the client sends it again */
 /* The client asks again: after DENIED_GRACE_PERIOD or, since a client that reclaims takes any refusal for
  * final, without a reply. */

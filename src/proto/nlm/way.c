@@ -17,7 +17,8 @@
  * A client that took what it has before the export demanded TLS may give it up in the clear.
  *
  * A refused call changes nothing, and is answered as a call without the right to the file. The replay cache
- * does not have the answer: the client may send the same call when it has its connection.
+ * does not have the answer: the client may send the same call when it has its connection. A LOCK of what its
+ * owner may have, or wait for, is not refused: the client is told to ask again.
  */
 #include <stdio.h>
 #include <string.h>
@@ -172,6 +173,33 @@ static bool takes_name(const struct hf_nlm_op *op, struct hf_client *client, enu
 	       hf_client_has_nothing(client) && hf_client_unbind(client) == 0;
 }
 
+/* An earlier call of this owner may be under way, or its reply may be lost. If the server has a lock or a
+ * wait of the owner there, a refusal would tell the client that it has neither. So would one that stays
+ * behind replies which the store holds back: a copy of the call may be served before the client hears it. */
+static bool may_be_served(const struct hf_nlm_op *op, struct hf_client *client)
+{
+	struct hf_lock_target who = op->target;
+
+	if (!op->kind->takes || op->kind->results == HF_NLM_SHARE_RES)
+		return false;
+	if (hf_rpc_delay_holds(op->call))
+		return true;
+	if (!client)
+		return false;
+	who.client = &client->locking;
+	return hf_nlm_op_find(op->nlm, &who) || hf_lock_touches(op->nlm->locks, &who, op->range);
+}
+
+/* The client asks again, and is served when it has its connection. A client does not repeat a reclaim that is
+ * refused, but it does repeat one that is not answered. */
+static void put_off(struct hf_nlm_op *op)
+{
+	if (op->args.reclaim)
+		hf_nlm_op_drop(op);
+	else
+		hf_nlm_op_refuse(op, HF_NLM_DENIED_GRACE_PERIOD, RESULT);
+}
+
 /* True: the call is refused, and the operation is over. */
 static bool refuses(struct hf_nlm_op *op, struct hf_client *client, enum hf_transport demand)
 {
@@ -182,7 +210,10 @@ static bool refuses(struct hf_nlm_op *op, struct hf_client *client, enum hf_tran
 	else if (is_served(&question, op->call) || takes_name(op, client, question.refusal))
 		return false;
 	say(op->nlm, op->call, op->target.export, client, question.refusal);
-	hf_nlm_op_refuse(op, RESULT);
+	if (may_be_served(op, client))
+		put_off(op);
+	else
+		hf_nlm_op_refuse(op, HF_NLM_FAILED, RESULT);
 	return true;
 }
 

@@ -111,6 +111,28 @@ static void test_involved_says_who_has_anything_in_a_file(void **state)
 	assert_false(hf_lock_is_involved(bed->locks, &waiter));
 }
 
+static void test_touches_says_the_same_of_a_range(void **state)
+{
+	struct bed *bed = *state;
+	struct hf_lock_target holder = bed_target(bed, 1), waiter = bed_target(bed, 11);
+	const struct hf_range before = { 0, 9 }, part = { 5, 10 }, inside = { 12, 13 }, behind = { 20, 29 };
+
+	assert_false(hf_lock_touches(bed->locks, &holder, inside));
+	bed_lock(bed, 1, S, 10, 19);
+	bed_wait(bed, 11, E, 10, 19);
+	for (int i = 0; i < 2; i++) {
+		const struct hf_lock_target *who = i ? &waiter : &holder;
+
+		assert_false(hf_lock_touches(bed->locks, who, before));
+		assert_true(hf_lock_touches(bed->locks, who, part));
+		assert_true(hf_lock_touches(bed->locks, who, inside));
+		assert_false(hf_lock_touches(bed->locks, who, behind));
+	}
+	bed_unlock(bed, 1, 10, 19);
+	assert_false(hf_lock_touches(bed->locks, &holder, inside));
+	assert_true(hf_lock_touches(bed->locks, &waiter, inside)); /* a grant in flight */
+}
+
 /* LIMITS */
 
 static void test_limit_of_a_client(void **state)
@@ -545,6 +567,7 @@ int main(void)
 		bed_test_of(test_foreign_lock_among_many_own_ones),
 		bed_test_of(test_test_shows_and_changes_nothing),
 		bed_test_of(test_involved_says_who_has_anything_in_a_file),
+		bed_test_of(test_touches_says_the_same_of_a_range),
 		bed_test_of(test_keeping_request_lowers_nothing),
 		bed_test_of(test_says_what_was_held_before),
 		cmocka_unit_test(test_limit_of_a_client),

@@ -42,6 +42,7 @@ static struct {
 	int fd; /* the client's */
 	struct hf_rpc_presence_link *link;
 	uint32_t xid;
+	uint32_t owner; /* that locks: each a range of its own */
 	struct hf_handle handle;
 	bool ask_fails, adopt_fails;
 	void (*meanwhile)(void); /* before it fails */
@@ -148,6 +149,7 @@ static int begin(bool in_grace, const char *demand, uint64_t grace_ns)
 	struct hf_nlm_files files;
 
 	memset(&bed, 0, sizeof(bed));
+	bed.owner = OWNER;
 	world_init(&bed.world);
 	bed.world.options.continues = in_grace;
 	bed.world.options.grace = in_grace ? HF_RECOVERY_GRACE_ALWAYS : HF_RECOVERY_GRACE_AUTO;
@@ -270,16 +272,21 @@ static void send_call(enum hf_nlm_proc proc, const struct hf_xdr_out *args, cons
 	rig_send_record(bed.fd, message, len);
 }
 
-/* What the lock manager says. */
-static enum hf_nlm_stat hear(void)
+/* What the lock manager says next: to the call with this xid. */
+static enum hf_nlm_stat hear_of(uint32_t xid)
 {
 	uint8_t results[64];
 	size_t len;
 
 	turn_until(bed.world.loop, has_reply());
-	len = rig_expect_success(bed.fd, bed.xid, results, sizeof(results));
+	len = rig_expect_success(bed.fd, xid, results, sizeof(results));
 	assert_in_range(len, 8, sizeof(results)); /* no cookie was given */
 	return (enum hf_nlm_stat)rig_get(results + 4);
+}
+
+static enum hf_nlm_stat hear(void)
+{
+	return hear_of(bed.xid);
 }
 
 static enum hf_nlm_stat ask(enum hf_nlm_proc proc, const struct hf_xdr_out *args, const uint8_t *from)
@@ -302,8 +309,8 @@ static void put_lock(struct hf_xdr_out *out, enum hf_nlm_proc proc, bool block, 
 		hf_xdr_put_u32(out, block);
 	hf_xdr_put_u32(out, true); /* exclusive */
 	put_owner(out);
-	hf_xdr_put_u32(out, OWNER);
-	hf_xdr_put_u64(out, 0);
+	hf_xdr_put_u32(out, bed.owner);
+	hf_xdr_put_u64(out, 10 * (bed.owner - OWNER));
 	hf_xdr_put_u64(out, 10);
 	if (proc != HF_NLM_TEST) {
 		hf_xdr_put_u32(out, reclaim);
@@ -329,6 +336,13 @@ static void send_lock(bool block, bool reclaim)
 	hf_xdr_out_init(&out, args, sizeof(args));
 	put_lock(&out, HF_NLM_LOCK, block, reclaim);
 	send_call(HF_NLM_LOCK, &out, args);
+}
+
+static void send_lock_of(uint32_t owner)
+{
+	bed.owner = owner;
+	send_lock(false, false);
+	bed.owner = OWNER;
 }
 
 static enum hf_nlm_stat poll_lock(void)
@@ -629,8 +643,12 @@ static void test_a_name_belongs_to_its_certificate(void **state)
 	disconnected();
 	connected("beta");
 	assert_int_equal(unlock(), HF_NLM_FAILED);
+	assert_int_equal(lock(),
+			 HF_NLM_DENIED_GRACE_PERIOD); /* the client has it, and the call may be its own */
+	bed.owner++;
 	assert_int_equal(lock(), HF_NLM_FAILED);
-	assert_int_equal(n_refused(HF_CLIENT_NAME_TAKEN), 2);
+	bed.owner--;
+	assert_int_equal(n_refused(HF_CLIENT_NAME_TAKEN), 3);
 	assert_int_equal(n_locks(), 1);
 	disconnected();
 	connected("alpha");
@@ -680,20 +698,49 @@ static void test_nor_do_strangers_with_certificates(void **state)
 	assert_int_equal(n_locks(), 0);
 }
 
-/* A poll that is refused for lack of TLS may be forged. */
-static void test_a_refused_poll_ends_no_wait(void **state)
+/* A poll without TLS may be forged. Or the client still waits: it asks again. */
+static void test_a_poll_without_a_connection_is_put_off(void **state)
 {
 	begin_wait();
-	assert_int_equal(poll_lock(), HF_NLM_FAILED);
+	assert_int_equal(poll_lock(), HF_NLM_DENIED_GRACE_PERIOD);
+	assert_int_equal(n_refused(HF_CLIENT_NO_CONNECTION), 1);
 	assert_int_equal(n_waiters(), 1);
+}
+
+/* The reply to a LOCK without a connection waits behind one that the store holds back. The client connects,
+ * and its copy of the LOCK is served. A refusal would be the first answer that the client hears. */
+static void test_a_held_answer_is_no_refusal(void **state)
+{
+	uint32_t first;
+
+	connected(NULL);
+	assert_int_equal(lock(), HF_NLM_GRANTED_STAT);
+	bed.world.disk.is_slow = true;
+	send_lock_of(OWNER + 1);
+	first = bed.xid;
+	turn_until(bed.world.loop, n_locks() == 2 && bed.world.disk.n_held);
+	disconnected();
+	send_lock_of(OWNER + 2);
+	turn_until(bed.world.loop, n_refused(HF_CLIENT_NO_CONNECTION) == 1);
+	connected(NULL);
+	bed.xid--; /* the same call */
+	send_lock_of(OWNER + 2);
+	turn_until(bed.world.loop, n_locks() == 3);
+	assert_false(has_reply());
+	bed.world.disk.is_slow = false;
+	disk_let_go(&bed.world.disk);
+	assert_int_equal(hear_of(first), HF_NLM_GRANTED_STAT);
+	assert_int_equal(hear_of(first + 1), HF_NLM_DENIED_GRACE_PERIOD);
+	assert_int_equal(hear_of(first + 1), HF_NLM_GRANTED_STAT);
 }
 
 /* The client locked before the export demanded TLS. */
 static void test_what_was_locked_before(void **state)
 {
 	assert_int_equal(acquire(waiting_client(), false), HF_LOCK_OK);
-	assert_int_equal(lock(), HF_NLM_FAILED);
+	assert_int_equal(lock(), HF_NLM_DENIED_GRACE_PERIOD);
 	assert_int_equal(unlock(), HF_NLM_GRANTED_STAT);
+	assert_int_equal(lock(), HF_NLM_FAILED);
 	assert_int_equal(n_locks(), 0);
 }
 
@@ -733,7 +780,8 @@ int main(void)
 		AS(setup_mtls_long_grace, test_nor_do_strangers_with_certificates),
 		AS(setup_mtls, test_certificates),
 		AS(setup_mtls, test_a_name_belongs_to_its_certificate),
-		AS(setup_mtls, test_a_refused_poll_ends_no_wait),
+		AS(setup_mtls, test_a_poll_without_a_connection_is_put_off),
+		AS(setup_tls, test_a_held_answer_is_no_refusal),
 		AS(setup_mtls, test_what_was_locked_before),
 		AS(setup_mtls, test_a_stored_binding),
 	};
