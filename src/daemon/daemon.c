@@ -599,6 +599,7 @@ static int make_rpc(struct daemon *d)
 			(int)HF_MAX(HF_MIN(d->config->recovery.release_silent_seconds / 8, 60), 1);
 		limits.max_contacts = MAX_CONTACTS;
 	}
+	limits.slow_ns = (uint64_t)d->config->log.slow_ms * HF_NS_PER_MS;
 	r = hf_rpc_server_new(&d->rpc, &limits);
 	if (r == 0)
 		hf_rpc_server_set_tls(d->rpc, d->tls);

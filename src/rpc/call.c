@@ -83,10 +83,13 @@ static HF_NOINLINE void free_memory(struct hf_rpc_call *call)
 }
 
 /* It is counted, and its replay entry has ended. */
-static void free_ended(struct hf_rpc_call *call)
+static void free_ended(struct hf_rpc_call *call, bool is_answered)
 {
-	if (call->is_suspended)
+	if (call->is_suspended) {
+		if (HF_UNLIKELY(call->lane->server->limits.slow_ns && is_answered))
+			hf_rpc_look_at_time(call);
 		end_suspension(call);
+	}
 	/* One look at all three, because most calls have none of them. */
 	if (HF_UNLIKELY((uintptr_t)call->own | (uintptr_t)call->scratch | (uintptr_t)call->apart))
 		free_memory(call);
@@ -99,7 +102,7 @@ void hf_rpc_call_free(struct hf_rpc_call *call)
 		hf_rpc_meter_end(call, "DROPPED");
 	if (call->replay)
 		hf_replay_forget(call->lane->server->replay, call->replay);
-	free_ended(call);
+	free_ended(call, false);
 }
 
 void hf_rpc_call_uncache(struct hf_rpc_call *call)
@@ -375,7 +378,7 @@ static void end(struct hf_rpc_call *call)
 	call->is_replying = false;
 	if (call->replay)
 		finish_replay(call, hf_bytes_of(call->reply, (uint32_t)len));
-	free_ended(call);
+	free_ended(call, true);
 }
 
 /* An encoder for results without any memory: everything put into it is refused. */

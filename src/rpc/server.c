@@ -10,6 +10,8 @@
 #define READ_BUFFER    (256 * 1024)
 #define REPLAY_ENTRIES 16384
 #define REFUSAL_LOG_NS (10 * HF_NS_PER_S)
+#define SLOW_LOG_NS    (10 * HF_NS_PER_S)
+#define SLOW_LOG_LINES 50
 
 const struct hf_rpc_limits hf_rpc_default_limits = {
 	.max_connections = 16384,
@@ -139,6 +141,7 @@ int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, s
 	hf_rpc_drain_init(lane);
 	hf_segment_pool_init(&lane->segments);
 	lane->refusals.window_ns = lane->drops.window_ns = REFUSAL_LOG_NS;
+	lane->slow_calls = (struct hf_log_limit){ .window_ns = SLOW_LOG_NS, .max_lines = SLOW_LOG_LINES };
 	server->lanes[server->n_lanes++] = lane;
 	lane->read_buffer = malloc(READ_BUFFER);
 	if (!lane->read_buffer)

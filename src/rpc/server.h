@@ -46,6 +46,7 @@ struct hf_rpc_limits {
 			     * begins */
 	int keepalive_s;    /* see struct hf_socket_bind */
 	size_t max_contacts; /* addresses for hf_rpc_server_last_contact(); 0: it is not called */
+	uint64_t slow_ns;    /* calls that take so long are logged; 0: none */
 	uint64_t idle_ns;    /* until a connection without work is closed */
 	uint64_t stall_ns; /* until a connection is closed in the middle of a record, or with a reply that its
 			    * peer does not read */

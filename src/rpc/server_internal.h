@@ -24,6 +24,7 @@
  *	delay.c        replies that are delayed until their facts are durable
  *	drain.c        are all calls under way answered, before the server ends?
  *	probe.c        does the peer of an old connection still know it?
+ *	slow.c         which calls took long?
  *	meter.c        how many calls ended in which way, and how long did they take?
  *	message.c      RPC headers <-> structs
  *	record.c       a stream of bytes -> records
@@ -137,7 +138,8 @@ struct hf_rpc_lane {
 	struct hf_timer drain_timer;
 	uint64_t drain_until; /* monotonic ns */
 	struct hf_log_limit refusals;
-	struct hf_log_limit drops;    /* of datagrams */
+	struct hf_log_limit drops; /* of datagrams */
+	struct hf_log_limit slow_calls;
 	uint64_t lists_until;         /* monotonic ns: lists sent over UDP fill the rate until then */
 	struct hf_rpc_meters *meters; /* NULL: calls are not measured */
 	struct hf_task settle;        /* settles the meters */
@@ -170,6 +172,7 @@ struct hf_rpc_connection {
 	struct hf_link flush_link;
 	struct hf_rpc_delay *delay; /* its replies are delayed by this; NULL: they may leave */
 	struct hf_link delay_link;
+	uint64_t delayed_at; /* monotonic ns, if limits.slow_ns is set */
 	struct hf_host *host;
 	struct hf_host_part *part; /* of @host, on this lane */
 	struct hf_link part_link;  /* in part->fresh or part->proven */
@@ -262,6 +265,10 @@ enum hf_rpc_dispatched {
 
 enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call);
 void hf_rpc_lane_show_lists(const struct hf_rpc_lane *lane, struct hf_limit_use *use); /* over UDP */
+
+/* slow.c */
+void hf_rpc_look_at_time(struct hf_rpc_call *call);              /* of a suspended call that is answered */
+void hf_rpc_look_at_delay(struct hf_rpc_connection *connection); /* its delayed replies leave */
 
 /* meter.c */
 uint32_t hf_rpc_meter_procs(const struct hf_rpc_program *program);

@@ -2,21 +2,28 @@
 """A disk that does not answer: a call that needs it waits, and no other call does."""
 
 import os
+import re
 import signal
 import sys
 import threading
 import time
+import unittest
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
 # pylint: disable=wrong-import-position
+import cluster
 import fusedisk
 import nlm
 import nsm
+from dbwire import DatabaseWire
 from exported import Exported, nfs
-from play import main
+from play import Play, main
 from rpc import PATIENCE, NoReply, auth_sys, call_message, record, result_of
+from until import lapse
+from xdr import Out
 
+MOUNT, MNT = 100005, 1
 AGAIN = "configuration loaded again"
 NOT_LOADED = "configuration not loaded"
 LIVING = "{{path: {base}/data, name: /data, squash: none}}"
@@ -143,31 +150,84 @@ class OneThread(Shared):
 
 
 class SlowCalls(Shared):
-    """log.slow_ms: a call that takes long is in the log, with its client, procedure and file."""
+    """log.slow_ms: a call that takes long is in the log, with its client and procedure, and an NFS call with its file."""
 
     settings = (*DeadDisk.settings, "log.slow_ms=300")
 
-    def test_a_slow_call_is_logged(self):
-        reader = threading.Thread(target=self.read, daemon=True)
+    def ask_slowly(self, ask):
+        thread = threading.Thread(target=ask, daemon=True)
         began = time.monotonic()
-        reader.start()
+        thread.start()
         self.assertTrue(self.disk.was_asked.wait(PATIENCE))
         self.until(lambda: time.monotonic() - began, "it takes long", passes=lambda passed: passed > 0.5)
         self.disk.live()
-        reader.join(PATIENCE)
-        line = self.until(lambda: [l for l in self.daemon.log.splitlines() if "a slow NFS call" in l and "procedure=READ " in l],
-                          "it is in the log")[0]  # fmt: skip
+        thread.join(PATIENCE)
+
+    def lines(self, words):
+        return [l for l in self.daemon.log[self.log_began :].splitlines() if words in l]
+
+    def test_a_slow_call_is_logged(self):
+        self.ask_slowly(self.read)
+        line = self.until(lambda: [l for l in self.lines("a slow NFS call") if "procedure=READ " in l], "it is in the log")[0]
         self.assertRegex(line, r"peer=127\.0\.0\.1 procedure=READ ms=\d{3,} result=\S+ ")
         self.assertIn(f"handle={self.of_disk.hex()}", line)
+        self.assertEqual(self.lines("a slow call"), [], "it is there once")
+
+    def test_a_slow_lock_is_logged(self):
+        self.ask_slowly(lambda: self.b.lock(self.lock_of(self.b, fh=self.of_disk)))
+        line = self.until(lambda: self.lines("a slow call"), "it is in the log")[0]
+        self.assertRegex(line, rf"peer={re.escape(self.b.address)} program=nlockmgr procedure=LOCK ms=\d{{3,}} more=0")
+
+    def test_a_slow_mount_is_logged(self):
+        self.ask_slowly(lambda: self.b.call(MNT, Out().string("/disk/f").bytes(), version=3, program=MOUNT))
+        line = self.until(lambda: self.lines("a slow call"), "it is in the log")[0]
+        self.assertRegex(line, rf"peer={re.escape(self.b.address)} program=mountd procedure=MNT ms=\d{{3,}} more=0")
 
     def test_a_fast_call_is_not(self):
         with self.network.server, nfs.Client(2049) as client:
             self.assertEqual(client.getattr(self.files[0]).stat, nfs.OK)
         self.assertNotIn(self.files[0].hex(), self.daemon.log)
 
+    def test_a_wait_for_a_lock_is_not(self):
+        lock = self.lock_of(self.a, fh=self.files[0])
+        wanted = lock.but(name=self.b.name, svid=2)
+        self.assert_granted(self.a, lock)
+        began = time.monotonic()
+        self.assert_blocked(self.b, wanted)
+        took = time.monotonic() - began
+        lapse(0.5)
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        self.b.wait_granted(wanted)
+        if took < 0.3:  # else this machine is slow
+            self.assertEqual([l for l in self.lines("a slow call") if f"peer={self.b.address} " in l], [])
+
     def read(self):
         with self.network.server, nfs.Client(2049) as client:
             client.read(self.of_disk)
+
+
+class SlowStore(Play):
+    n_hosts = 1
+
+    @classmethod
+    def setUpClass(cls):
+        if not cluster.programs():
+            raise unittest.SkipTest("no PostgreSQL here")
+        database = cluster.Cluster().start()
+        cls.addClassCleanup(database.close)
+        cls.wire = DatabaseWire(database.path)
+        cls.addClassCleanup(cls.wire.close)
+        cls.settings = ("store.backend=postgres", f"store.postgres={cls.wire.connection}", "log.slow_ms=300")
+        super().setUpClass()
+
+    def test_replies_that_wait_for_the_store_are_logged(self):
+        self.assert_granted(self.a, self.lock_of(self.a, 0, 1))
+        began = len(self.daemon.log)
+        self.wire.slow_down(0.5)
+        self.addCleanup(self.wire.mend)
+        self.assert_granted(self.a, self.lock_of(self.a, 10, 1))
+        line = re.compile(rf"slow replies: .* peer={re.escape(self.a.address)} ms=\d{{3,}} more=0")
+        self.until(lambda: line.search(self.daemon.log[began:]), "it is in the log")
 
 
 class Slow(Shared):

@@ -75,6 +75,7 @@ const struct hf_rpc_program hf_nfs3_program = {
 	.versions = versions,
 	.max_request = HF_NFS3_MAX_REQUEST,
 	.at_home = false,
+	.logs_slow_calls = true,
 };
 
 void hf_nfs3_init(struct hf_nfs3 *nfs, struct hf_exports *exports, struct hf_jobs *jobs, struct hf_loop *loop)

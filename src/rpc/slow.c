@@ -1,0 +1,62 @@
+/*
+ * Slow calls in the log. Only suspended calls and delayed replies (delay.h) take long: others are answered
+ * in the turn of the loop in which they came, and look at nothing here. The call of a delayed reply has
+ * ended, so only its connection is known.
+ */
+#include "base/log.h"
+#include "rpc/server_internal.h"
+
+static const struct hf_rpc_program *program_of(const struct hf_rpc_call *call)
+{
+	const struct hf_rpc_server *server = call->lane->server;
+
+	for (size_t i = 0; i < server->n_entries; i++)
+		if (server->entries[i].program->program == call->header.program)
+			return server->entries[i].program;
+	return NULL;
+}
+
+static const char *procedure_of(const struct hf_rpc_program *program, const struct hf_rpc_header *header)
+{
+	for (uint32_t i = 0; i < program->n_versions; i++) {
+		const struct hf_rpc_version *version = &program->versions[i];
+
+		if (version->version == header->version && header->procedure < version->n_procs)
+			return version->procs[header->procedure].name;
+	}
+	return NULL;
+}
+
+void hf_rpc_look_at_time(struct hf_rpc_call *call)
+{
+	struct hf_rpc_lane *lane = call->lane;
+	uint64_t ns = hf_rpc_call_age(call), n_suppressed;
+	const struct hf_rpc_program *program;
+	char peer[HF_ADDR_TEXT];
+
+	if (ns < lane->server->limits.slow_ns)
+		return;
+	program = program_of(call);
+	if (!program || program->logs_slow_calls ||
+	    !hf_log_limit_allow(&lane->slow_calls, hf_loop_now(lane->loop), &n_suppressed))
+		return;
+	hf_log_warn("a slow call", "peer=%s program=%s procedure=%s ms=%llu more=%llu",
+		    hf_addr_format(hf_rpc_call_peer(call), peer, sizeof(peer)), program->name,
+		    procedure_of(program, &call->header), (unsigned long long)(ns / HF_NS_PER_MS),
+		    (unsigned long long)n_suppressed);
+}
+
+void hf_rpc_look_at_delay(struct hf_rpc_connection *c)
+{
+	struct hf_rpc_lane *lane = c->lane;
+	uint64_t now = hf_loop_now(lane->loop), n_suppressed;
+	char peer[HF_ADDR_TEXT];
+
+	if (now - c->delayed_at < lane->server->limits.slow_ns ||
+	    !hf_log_limit_allow(&lane->slow_calls, now, &n_suppressed))
+		return;
+	hf_log_warn("slow replies: what they say was not stored before", "peer=%s ms=%llu more=%llu",
+		    hf_addr_format(&c->peer, peer, sizeof(peer)),
+		    (unsigned long long)((now - c->delayed_at) / HF_NS_PER_MS),
+		    (unsigned long long)n_suppressed);
+}
