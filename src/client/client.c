@@ -405,12 +405,16 @@ int32_t hf_client_stored_number(int32_t state)
 	return state < 0 && state % 2 == 0 ? (int32_t)((uint32_t)state >> 1 & TAG_NUMBERS) : state;
 }
 
-/* No LOCK said a number that marks a doubt. Of several numbers the newest is that of the last LOCK. */
+/* No LOCK said a number that marks a doubt. Of several numbers the newest is that of the last LOCK, unless it
+ * is far above the known one: then it may be from a forged LOCK, whose number was not believed, and the
+ * client's next number would look old. */
 void hf_client_note_stored_number(struct hf_client *client, int32_t state)
 {
 	bool is_tag = hf_client_stored_number(state) != state;
+	bool may_be_guessed = client->sm_state && hf_client_is_far_above(state, client->sm_state);
 
-	if (!is_tag && (!client->lock_state || hf_client_is_newer(state, client->lock_state)))
+	if (!is_tag && !may_be_guessed &&
+	    (!client->lock_state || hf_client_is_newer(state, client->lock_state)))
 		client->lock_state = state;
 }
 

@@ -221,6 +221,12 @@ static inline bool hf_client_is_next(int32_t state, int32_t than)
 	return (uint32_t)state - (uint32_t)than == HF_CLIENT_RAISED_BY;
 }
 
+/* More than one restart would have to lie between @than and @state. */
+static inline bool hf_client_is_far_above(int32_t state, int32_t than)
+{
+	return (int32_t)((uint32_t)state - (uint32_t)than) > HF_CLIENT_RAISED_BY;
+}
+
 /* A LOCK came with this number, which may be forged. While the client has something, only the proven number
  * takes the place of the number in earlier LOCKs. */
 void hf_client_note_lock_state(struct hf_client *client, int32_t state);

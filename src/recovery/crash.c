@@ -389,21 +389,16 @@ void hf_crash_deinit(struct hf_recovery *recovery)
 		settling_free(hf_list_entry(link, struct settling, link));
 }
 
-static bool is_far_above(int32_t state, int32_t than)
-{
-	return (int32_t)((uint32_t)state - (uint32_t)than) > HF_CLIENT_RAISED_BY;
-}
-
 /* A forger guessed the number: since then the client had a much lower one for sure. A statd that was started
  * too early gives a number that is lower by one restart. */
 static bool was_guessed(const struct hf_client *client, const struct hf_client_past *past)
 {
 	if (past->is_proven)
 		return false;
-	if (client->is_state_proven && is_far_above(past->state, client->sm_state))
+	if (client->is_state_proven && hf_client_is_far_above(past->state, client->sm_state))
 		return true;
 	for (const struct hf_client_past *later = client->past; later < past; later++)
-		if (later->is_proven && is_far_above(past->state, later->state))
+		if (later->is_proven && hf_client_is_far_above(past->state, later->state))
 			return true;
 	return false;
 }

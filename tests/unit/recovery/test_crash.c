@@ -197,6 +197,22 @@ static void test_the_number_of_a_stored_lock_may_be_a_copy(void **state)
 	assert_false(hf_recovery_may_be_copy(w.recovery, a(), 7));
 }
 
+/* A forged LOCK said 2029. It was not believed, but its wait was stored. The next run must still hear of the
+ * client's restart by its LOCK. */
+static void test_a_stored_number_that_may_be_guessed_is_not_of_this_life(void **state)
+{
+	a()->sm_state = 25;
+	hf_client_note_stored_number(a(), 25);
+	hf_client_note_stored_number(a(), 2029);
+	assert_int_equal(hf_client_life_state(a()), 25);
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	hf_recovery_client_state(w.recovery, a(), 27);
+	assert_int_equal(a()->locking.n_locks, 0);
+	/* One restart may have come between a lock and the number of its client. */
+	hf_client_note_stored_number(a(), 29);
+	assert_int_equal(a()->lock_state, 29);
+}
+
 /* A statd that was started too early gives the number before: the higher one is the client's all the same. */
 static void test_the_number_above_that_of_the_statd_may_be_a_copy(void **state)
 {
@@ -538,6 +554,7 @@ int main(void)
 		T(test_what_a_lock_takes_during_a_check_stays_if_nothing_says_that_it_is_old),
 		T(test_a_number_that_was_guessed_is_no_copy),
 		T(test_the_number_of_a_stored_lock_may_be_a_copy),
+		T(test_a_stored_number_that_may_be_guessed_is_not_of_this_life),
 		T(test_the_number_above_that_of_the_statd_may_be_a_copy),
 		T(test_what_is_taken_after_a_restart_has_its_number_whatever_is_checked),
 		T(test_no_other_clients_locks_go),
