@@ -13,7 +13,7 @@
 #include "rpc/presence.h"
 #include "rpc/server.h"
 #include "sim.h"
-#include "vfs/fair.h"
+#include "vfs/disk_queue.h"
 
 #define NAME        "holdfast"
 #define SECRET      UINT64_C(0x5ec7e7)
@@ -520,14 +520,14 @@ static void take_down(struct world *world, void *user)
 	hf_link_remove(&server->observer.link);
 	if (server->fair) {
 		worker_finish(world);
-		hf_fair_wait(server->fair);
+		hf_disk_queue_wait(server->fair);
 	}
 	hf_loop_drain(&server->loop->loop);
 	hf_nsm_free(server->nsm);
 	hf_nlm_free(server->nlm);
 	hf_recovery_free(user);
 	hf_rpc_server_free(server->rpc);
-	hf_fair_free(server->fair);
+	hf_disk_queue_free(server->fair);
 	hf_rpc_client_free(server->client);
 	session_end_all(world);
 	hf_loop_free(&server->loop->loop);

@@ -1,5 +1,5 @@
 /*
- * Questions of locks about files, on threads that may wait for a disk: the jobs of src/vfs/fair.c. Each
+ * Questions of locks about files, on threads that may wait for a disk: the jobs of src/vfs/disk_queue.c. Each
  * answer takes as long as its disk, so answers overtake each other; or there is none before the schedule
  * ends. fate.c decides what they say.
  *
@@ -14,7 +14,7 @@
 #include "export/exports_internal.h"
 #include "proto/nlm/nlm.h"
 #include "sim.h"
-#include "vfs/fair.h"
+#include "vfs/disk_queue.h"
 #include "vfs/jobs.h"
 #include "vfs/watch.h"
 
@@ -97,7 +97,7 @@ void __wrap_hf_jobs_submit(struct hf_jobs *jobs, struct hf_loop *loop, struct hf
 
 	server_tick(world);
 	while (answer->job)
-		answer++; /* src/vfs/fair.c has no more of them than there are threads */
+		answer++; /* src/vfs/disk_queue.c has no more of them than there are threads */
 	job->run = run;
 	job->done = done;
 	*answer = (struct answer){ .job = job, .server = world->server };
@@ -267,7 +267,7 @@ static enum hf_transport transport_of(void *user, uint32_t export)
 int worker_start(struct world *world, struct hf_nlm_files *files, const struct hf_nlm_files **filesp)
 {
 	struct server *server = world->server;
-	int r = hf_fair_new(&server->fair, &server->loop->loop, 0, N_THREADS);
+	int r = hf_disk_queue_new(&server->fair, &server->loop->loop, 0, N_THREADS);
 
 	*files = (struct hf_nlm_files){
 		.exports = (struct hf_exports *)&world->worker, /* see hf_export_check_handle() */

@@ -19,7 +19,7 @@
 #include "proto/mount/mount.h"
 #include "proto/nfs3/nfs3.h"
 #include "proto/nfs3/record.h"
-#include "vfs/fair.h"
+#include "vfs/disk_queue.h"
 #include "vfs/jobs.h"
 #include "vfs/watch.h"
 
@@ -30,8 +30,8 @@
 struct hf_file_service {
 	struct hf_exports *exports;
 	struct hf_jobs *jobs;
-	struct hf_fair *lock_fair; /* for the questions that locks have about files */
-	struct hf_watch *watch;    /* watches files that locks asked about; NULL: not available */
+	struct hf_disk_queue *lock_fair; /* for the questions that locks have about files */
+	struct hf_watch *watch;          /* watches files that locks asked about; NULL: not available */
 	struct hf_nfs3 nfs;
 	struct hf_nfs3_recorder recorder;
 	struct hf_audit *audit; /* NULL: none */
@@ -467,7 +467,7 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 	if (r == 0)
 		r = hf_jobs_new(&service->jobs, threads_for_files(config), SPARE_THREADS);
 	if (r == 0)
-		r = hf_fair_new(&service->lock_fair, loop, count_disks(config), LOCK_THREADS);
+		r = hf_disk_queue_new(&service->lock_fair, loop, count_disks(config), LOCK_THREADS);
 	if (r == 0)
 		make_watch(service);
 	if (r == 0)
@@ -497,7 +497,7 @@ struct hf_file_service *hf_file_service_free(struct hf_file_service *service)
 		hf_mount_deinit(&service->mount);
 	hf_nfs3_recorder_deinit(&service->recorder);
 	hf_local_free(service->local);
-	hf_fair_free(service->lock_fair);
+	hf_disk_queue_free(service->lock_fair);
 	hf_watch_free(service->watch);
 	hf_jobs_free(service->jobs);
 	hf_sweeper_free(service->sweeper);
@@ -521,7 +521,7 @@ int hf_file_service_serve(struct hf_file_service *service,
 
 void hf_file_service_wait(struct hf_file_service *service)
 {
-	hf_fair_wait(service->lock_fair);
+	hf_disk_queue_wait(service->lock_fair);
 	hf_jobs_wait(service->jobs);
 	hf_sweeper_wait(service->sweeper);
 }

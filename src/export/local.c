@@ -15,7 +15,7 @@
 #include "export/local_pace.h"
 #include "loop/loop.h"
 #include "loop/timer.h"
-#include "vfs/fair.h"
+#include "vfs/disk_queue.h"
 #include "vfs/file.h"
 
 /* Longer than the lock manager remembers that a client may lock the file. */
@@ -359,8 +359,8 @@ static void open_without_call(struct entry *entry)
 	if (is_full(entry->local))
 		return;
 	opening = opening_new(entry);
-	if (opening && hf_fair_ask(options->fair, options->disk(options->user, entry->export),
-				   &opening->question, NULL, run_opening, on_opened) == 0)
+	if (opening && hf_disk_queue_ask(options->fair, options->disk(options->user, entry->export),
+					 &opening->question, NULL, run_opening, on_opened) == 0)
 		entry->is_opening = true;
 	else
 		free(opening);

@@ -28,7 +28,7 @@
 #include "export/export.h"
 #include "lock/lock.h"
 
-struct hf_fair;
+struct hf_disk_queue;
 struct hf_file;
 struct hf_local;
 struct hf_loop;
@@ -45,8 +45,8 @@ struct hf_local_options {
 	/* The number of its disk, for @fair. */
 	uint64_t (*disk)(void *user, uint32_t export);
 	void *user;
-	struct hf_fair *fair; /* opens files that waiters need */
-	size_t max_files;     /* files open at a time; 0: a quarter of RLIMIT_NOFILE */
+	struct hf_disk_queue *fair; /* opens files that waiters need */
+	size_t max_files;           /* files open at a time; 0: a quarter of RLIMIT_NOFILE */
 };
 
 int hf_local_new(struct hf_local **localp, const struct hf_local_options *options);

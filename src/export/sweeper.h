@@ -1,7 +1,7 @@
 /*
  * Sweeps the cache of open files every second, and closes what the sweep and
  * others dropped; when the cache is full, at once. Each disk has a thread of its
- * own for closing (vfs/fair.h): a close that waits for a hung disk delays neither
+ * own for closing (vfs/disk_queue.h): a close that waits for a hung disk delays neither
  * the next sweep nor the files of other disks. Belongs to the thread of its loop.
  */
 #pragma once
@@ -14,7 +14,7 @@ struct hf_exports;
 struct hf_loop;
 struct hf_sweeper;
 
-/* @n_disks: as for hf_fair_new(). */
+/* @n_disks: as for hf_disk_queue_new(). */
 int hf_sweeper_new(struct hf_sweeper **sweeperp, struct hf_loop *loop, struct hf_exports *exports,
 		   size_t n_disks);
 /* How many works of the loop's pool it uses at most. */

@@ -28,7 +28,7 @@
  *	listing.c        reads directories; pages.c: a cache of encoded listings
  *	syncer.c         makes changes stable, many at a time
  *	watch.c          reports changes of files that locks depend on
- *	jobs.c           threads for files; fair.c: one for each disk; client_queue.c: whose job is next
+ *	jobs.c           threads for files; disk_queue.c: one for each disk; client_queue.c: whose job is next
  */
 #pragma once
 

@@ -18,7 +18,7 @@
 #include "export/local.h"
 #include "proto/nlm/internal.h"
 #include "proto/nlm/op.h"
-#include "vfs/fair.h"
+#include "vfs/disk_queue.h"
 #include "vfs/watch.h"
 
 #define N_SETS   1024 /* a power of two */
@@ -286,8 +286,8 @@ static HF_NOINLINE enum hf_nlm_stat ask(struct hf_nlm_op *op, const struct hf_nl
 		.right = right,
 		.opens = opens,
 	};
-	if (hf_fair_ask(op->nlm->files.fair, disk_of(op), &op->asking.asked, &payer, run_question,
-			on_answer) < 0) {
+	if (hf_disk_queue_ask(op->nlm->files.fair, disk_of(op), &op->asking.asked, &payer, run_question,
+			      on_answer) < 0) {
 		op->asking.right.stat = HF_NLM_DENIED_NOLOCKS;
 		hf_nlm_op_resume(op);
 	}

@@ -10,7 +10,7 @@
 #include "base/addr.h"
 #include "export/local.h"
 #include "proto/nlm/wire.h"
-#include "vfs/fair.h"
+#include "vfs/disk_queue.h"
 #include "vfs/identity.h"
 
 /* Everything that the answer depends on. */

@@ -55,7 +55,7 @@ struct hf_watch;
 /* The files behind file handles. */
 struct hf_nlm_files {
 	struct hf_exports *exports;
-	struct hf_fair *fair;   /* runs what may wait for a disk */
+	struct hf_disk_queue *fair; /* runs what may wait for a disk */
 	struct hf_watch *watch; /* tells of changes to files, so that rights are remembered; NULL: none is */
 	struct hf_local *local; /* takes locks in the kernel, too; or NULL */
 	/* export_number_of(): the lock table's number for an export, 0 if there is none. *homep is the export

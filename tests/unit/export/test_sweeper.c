@@ -10,7 +10,7 @@
 #include "export/sweeper.h"
 #include "loop/timer.h"
 #include "vfs/data.h"
-#include "vfs/fair.h"
+#include "vfs/disk_queue.h"
 #include "vfs/file.h"
 
 #define N_FILES 32 /* of each kind, with one descriptor each: together as many as the cache has room for */
@@ -42,11 +42,11 @@ void __wrap_hf_files_set_on_full(struct hf_files *files, void (*fn)(void *user),
 	__real_hf_files_set_on_full(files, fn, user);
 }
 
-void __real_hf_fair_wait(struct hf_fair *fair);
-void __wrap_hf_fair_wait(struct hf_fair *fair);
+void __real_hf_fair_wait(struct hf_disk_queue *fair);
+void __wrap_hf_fair_wait(struct hf_disk_queue *fair);
 
 /* Until here the disk did not answer. */
-void __wrap_hf_fair_wait(struct hf_fair *fair)
+void __wrap_hf_fair_wait(struct hf_disk_queue *fair)
 {
 	atomic_store_explicit(&may_leave, true, memory_order_relaxed);
 	__real_hf_fair_wait(fair);

@@ -24,7 +24,7 @@
 #include "recovery/internal.h"
 #include "rpc/presence.h"
 #include "tls/tls.h"
-#include "vfs/fair.h"
+#include "vfs/disk_queue.h"
 
 #define OWNER    2u
 #define GRACE_NS HF_NS_PER_S /* what happens within it does so on a busy machine, too */
@@ -48,13 +48,13 @@ static struct {
 	void (*meanwhile)(void); /* before it fails */
 } bed;
 
-int __real_hf_fair_ask(struct hf_fair *fair, uint64_t disk, struct hf_question *question,
+int __real_hf_fair_ask(struct hf_disk_queue *fair, uint64_t disk, struct hf_question *question,
 		       const struct hf_addr *from, void (*run)(struct hf_question *question),
 		       void (*done)(struct hf_question *question));
-int __wrap_hf_fair_ask(struct hf_fair *fair, uint64_t disk, struct hf_question *question,
+int __wrap_hf_fair_ask(struct hf_disk_queue *fair, uint64_t disk, struct hf_question *question,
 		       const struct hf_addr *from, void (*run)(struct hf_question *question),
 		       void (*done)(struct hf_question *question));
-int __wrap_hf_fair_ask(struct hf_fair *fair, uint64_t disk, struct hf_question *question,
+int __wrap_hf_fair_ask(struct hf_disk_queue *fair, uint64_t disk, struct hf_question *question,
 		       const struct hf_addr *from, void (*run)(struct hf_question *question),
 		       void (*done)(struct hf_question *question))
 {

@@ -18,7 +18,7 @@
 #include "base/list.h"
 #include "vfs/client_queue.h"
 
-struct hf_fair;
+struct hf_disk_queue;
 struct hf_loop;
 
 struct hf_question {
@@ -29,14 +29,15 @@ struct hf_question {
 };
 
 /* @n_disks: disks that may be asked. @n_shared: threads beside one for each disk, at least 1. */
-int hf_fair_new(struct hf_fair **fairp, struct hf_loop *loop, size_t n_disks, size_t n_shared);
+int hf_disk_queue_new(struct hf_disk_queue **fairp, struct hf_loop *loop, size_t n_disks, size_t n_shared);
 /* To stop, as with hf_jobs_wait(). */
-void hf_fair_wait(struct hf_fair *fair);
-struct hf_fair *hf_fair_free(struct hf_fair *fair);
+void hf_disk_queue_wait(struct hf_disk_queue *fair);
+struct hf_disk_queue *hf_disk_queue_free(struct hf_disk_queue *fair);
 
-HF_DEFINE_CLEANUP(struct hf_fair *, hf_fair_free)
+HF_DEFINE_CLEANUP(struct hf_disk_queue *, hf_disk_queue_free)
 
 /* @disk: any number that names it. @from: the address to charge, as in vfs/client_queue.h. run() and done()
  * are called, in this order. -ENOMEM: neither is. */
-int hf_fair_ask(struct hf_fair *fair, uint64_t disk, struct hf_question *question, const struct hf_addr *from,
-		void (*run)(struct hf_question *question), void (*done)(struct hf_question *question));
+int hf_disk_queue_ask(struct hf_disk_queue *fair, uint64_t disk, struct hf_question *question,
+		      const struct hf_addr *from, void (*run)(struct hf_question *question),
+		      void (*done)(struct hf_question *question));

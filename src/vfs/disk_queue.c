@@ -1,4 +1,4 @@
-#include "vfs/fair.h"
+#include "vfs/disk_queue.h"
 
 #include <assert.h>
 #include <errno.h>
@@ -22,12 +22,12 @@ struct disk {
 struct handful {
 	struct hf_job job;
 	struct hf_link link; /* in fair->idle */
-	struct hf_fair *fair;
+	struct hf_disk_queue *fair;
 	struct disk *disk;
 	struct hf_list questions;
 };
 
-struct hf_fair {
+struct hf_disk_queue {
 	struct hf_loop *loop;
 	struct hf_jobs *jobs;
 	struct hf_list disks;
@@ -41,7 +41,7 @@ struct hf_fair {
 	struct handful handfuls[];
 };
 
-static struct disk *get_disk(struct hf_fair *fair, uint64_t number)
+static struct disk *get_disk(struct hf_disk_queue *fair, uint64_t number)
 {
 	struct disk *disk;
 
@@ -62,14 +62,14 @@ static struct disk *get_disk(struct hf_fair *fair, uint64_t number)
 }
 
 /* The shared threads that no disk uses. */
-static size_t count_left(const struct hf_fair *fair)
+static size_t count_left(const struct hf_disk_queue *fair)
 {
 	size_t n_taken = HF_MAX(fair->n_disks, fair->n_announced) + fair->n_extra;
 
 	return fair->n_threads - HF_MIN(n_taken, fair->n_threads);
 }
 
-static bool may_have_another(const struct hf_fair *fair, const struct disk *disk)
+static bool may_have_another(const struct hf_disk_queue *fair, const struct disk *disk)
 {
 	if (!fair->n_idle || !disk->n_busy)
 		return fair->n_idle;
@@ -115,7 +115,7 @@ static void run_handful(struct hf_job *job)
 
 static void on_handful_done(struct hf_job *job);
 
-static void start(struct hf_fair *fair, struct disk *disk)
+static void start(struct hf_disk_queue *fair, struct disk *disk)
 {
 	struct handful *handful = hf_list_entry(hf_list_pop_front(&fair->idle), struct handful, link);
 	struct hf_question *question;
@@ -128,7 +128,7 @@ static void start(struct hf_fair *fair, struct disk *disk)
 	hf_jobs_submit(fair->jobs, fair->loop, &handful->job, run_handful, on_handful_done);
 }
 
-static void start_what_may(struct hf_fair *fair)
+static void start_what_may(struct hf_disk_queue *fair)
 {
 	hf_list_for_each_safe(link, &fair->wanting) {
 		struct disk *disk = hf_list_entry(link, struct disk, wanting);
@@ -143,7 +143,7 @@ static void start_what_may(struct hf_fair *fair)
 static void on_handful_done(struct hf_job *job)
 {
 	struct handful *handful = hf_container_of(job, struct handful, job);
-	struct hf_fair *fair = handful->fair;
+	struct hf_disk_queue *fair = handful->fair;
 	struct disk *disk = handful->disk;
 	struct hf_list questions;
 	struct hf_link *link;
@@ -164,9 +164,9 @@ static void on_handful_done(struct hf_job *job)
 	}
 }
 
-int hf_fair_ask(struct hf_fair *fair, uint64_t number, struct hf_question *question,
-		const struct hf_addr *from, void (*run)(struct hf_question *question),
-		void (*done)(struct hf_question *question))
+int hf_disk_queue_ask(struct hf_disk_queue *fair, uint64_t number, struct hf_question *question,
+		      const struct hf_addr *from, void (*run)(struct hf_question *question),
+		      void (*done)(struct hf_question *question))
 {
 	struct disk *disk = get_disk(fair, number);
 
@@ -183,7 +183,7 @@ int hf_fair_ask(struct hf_fair *fair, uint64_t number, struct hf_question *quest
 }
 
 /* The thread that waits here also runs what is waiting: there may be no other thread. */
-void hf_fair_wait(struct hf_fair *fair)
+void hf_disk_queue_wait(struct hf_disk_queue *fair)
 {
 	struct hf_question *question;
 	struct hf_link *at;
@@ -200,10 +200,10 @@ void hf_fair_wait(struct hf_fair *fair)
 	hf_jobs_wait(fair->jobs);
 }
 
-int hf_fair_new(struct hf_fair **fairp, struct hf_loop *loop, size_t n_disks, size_t n_shared)
+int hf_disk_queue_new(struct hf_disk_queue **fairp, struct hf_loop *loop, size_t n_disks, size_t n_shared)
 {
 	size_t n_threads = n_disks + n_shared;
-	hf_cleanup(hf_fair_freep) struct hf_fair *fair =
+	hf_cleanup(hf_disk_queue_freep) struct hf_disk_queue *fair =
 		calloc(1, sizeof(*fair) + n_threads * sizeof(fair->handfuls[0]));
 	int r;
 
@@ -230,7 +230,7 @@ int hf_fair_new(struct hf_fair **fairp, struct hf_loop *loop, size_t n_disks, si
 	return 0;
 }
 
-struct hf_fair *hf_fair_free(struct hf_fair *fair)
+struct hf_disk_queue *hf_disk_queue_free(struct hf_disk_queue *fair)
 {
 	struct hf_link *link;
 
