@@ -17,7 +17,7 @@
 #include "daemon/args.h"
 #include "daemon/certificates.h"
 #include "daemon/config.h"
-#include "daemon/crew.h"
+#include "daemon/loop_threads.h"
 #include "daemon/files.h"
 #include "daemon/listen.h"
 #include "daemon/manager.h"
@@ -66,7 +66,7 @@ struct daemon {
 	struct hf_member *member;   /* NULL: no cluster */
 	struct hf_cluster *cluster; /* its own; NULL: no cluster */
 	struct hf_loop *loop;       /* the home loop */
-	struct hf_crew *crew;
+	struct hf_loop_threads *crew;
 	char name[HF_SETUP_NAME]; /* the name that peers know the server by */
 	struct hf_rpc_client *client;
 	struct hf_file_service *files;
@@ -313,7 +313,7 @@ static void count_per_client(struct daemon *d, bool is_wanted)
 
 	d->config->metrics.per_client = is_wanted; /* the next term of a cluster does the same */
 	if (is_on && !d->usage)
-		r = hf_usage_new(&d->usage, 1 + hf_crew_size(d->crew), HF_USAGE_MAX_PAIRS, d->loop);
+		r = hf_usage_new(&d->usage, 1 + hf_loop_threads_size(d->crew), HF_USAGE_MAX_PAIRS, d->loop);
 	if (r < 0)
 		hf_log_error("calls are not counted by client. Reload to try again", "error=%s",
 			     strerror(-r));
@@ -456,8 +456,8 @@ static int catch_stop(struct daemon *d)
 static void set_lease(struct daemon *d, const struct hf_lease *lease)
 {
 	hf_loop_set_lease(d->loop, lease);
-	for (size_t i = 0; i < hf_crew_size(d->crew); i++)
-		hf_loop_set_lease(hf_crew_loop(d->crew, i), lease);
+	for (size_t i = 0; i < hf_loop_threads_size(d->crew); i++)
+		hf_loop_set_lease(hf_loop_threads_loop(d->crew, i), lease);
 }
 
 static int make_loops(struct daemon *d)
@@ -469,7 +469,7 @@ static int make_loops(struct daemon *d)
 	if (r < 0)
 		return hf_trace(r);
 	hf_manager_init(&d->manager, d->loop, tell_status, d);
-	r = hf_crew_new(&d->crew, n - 1);
+	r = hf_loop_threads_new(&d->crew, n - 1);
 	if (r < 0)
 		return hf_trace(r);
 	if (d->cluster)
@@ -613,8 +613,8 @@ static int make_rpc(struct daemon *d)
 		r = serve(d, &hf_nsm_program, d->nsm);
 	if (r == 0)
 		r = hf_rpc_server_add_lane(d->rpc, d->loop, &d->home);
-	for (size_t i = 0; i < hf_crew_size(d->crew) && r == 0; i++)
-		r = hf_rpc_server_add_lane(d->rpc, hf_crew_loop(d->crew, i), &lane);
+	for (size_t i = 0; i < hf_loop_threads_size(d->crew) && r == 0; i++)
+		r = hf_rpc_server_add_lane(d->rpc, hf_loop_threads_loop(d->crew, i), &lane);
 	return hf_trace(r);
 }
 
@@ -824,7 +824,7 @@ static int start(struct daemon *d)
 	if (r == 0 && !d->cluster)
 		r = catch_stop(d);
 	if (r == 0)
-		r = hf_crew_start(d->crew);
+		r = hf_loop_threads_start(d->crew);
 	if (r == 0 && d->api)
 		r = hf_api_start(d->api);
 	if (r == 0 && d->cluster)
@@ -842,7 +842,7 @@ static void finish_calls(struct daemon *d)
 	if (d->files)
 		hf_file_service_wait(d->files);
 	if (d->crew)
-		hf_crew_drain(d->crew, d->loop);
+		hf_loop_threads_drain(d->crew, d->loop);
 }
 
 static void take_down(struct daemon *d)
@@ -853,7 +853,7 @@ static void take_down(struct daemon *d)
 	hf_manager_deinit(&d->manager);
 	hf_api_stop(d->api);
 	if (d->crew)
-		hf_crew_stop(d->crew);
+		hf_loop_threads_stop(d->crew);
 	hf_portmap_free(d->portmap);
 	if (d->stands_by && hf_reload_is_owed(d->reload))
 		raise(SIGHUP); /* the loop of the standby takes it */
@@ -867,7 +867,7 @@ static void take_down(struct daemon *d)
 	hf_tls_free(d->tls);
 	hf_file_service_free(d->files);
 	hf_rpc_client_free(d->client);
-	hf_crew_free(d->crew);
+	hf_loop_threads_free(d->crew);
 	hf_loop_free(d->loop);
 	hf_rpc_presence_free(d->presence);
 	hf_api_free(d->api);

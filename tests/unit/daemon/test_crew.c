@@ -1,7 +1,7 @@
 #include "../test.h"
 
 #include "base/macros.h"
-#include "daemon/crew.h"
+#include "daemon/loop_threads.h"
 #include "loop/loop.h"
 
 /* A task that goes from loop to loop. */
@@ -22,32 +22,32 @@ static void travel(struct hf_task *task)
 /* A call that ends tells its repetition on another loop, whichever was drained before. */
 static void test_drain_follows_posts(void **state)
 {
-	struct hf_crew *crew;
+	struct hf_loop_threads *crew;
 	struct hf_loop *home;
 
 	assert_int_equal(hf_loop_new(&home), 0);
-	assert_int_equal(hf_crew_new(&crew, 2), 0);
-	struct hf_loop *const way[] = { home, hf_crew_loop(crew, 1), hf_crew_loop(crew, 0),
-					home, hf_crew_loop(crew, 0), hf_crew_loop(crew, 1) };
+	assert_int_equal(hf_loop_threads_new(&crew, 2), 0);
+	struct hf_loop *const way[] = { home, hf_loop_threads_loop(crew, 1), hf_loop_threads_loop(crew, 0),
+					home, hf_loop_threads_loop(crew, 0), hf_loop_threads_loop(crew, 1) };
 	struct traveller traveller = { .next = way, .n_left = HF_ARRAY_SIZE(way) };
 
 	hf_task_init(&traveller.task, travel);
 	hf_loop_post(home, &traveller.task);
-	hf_crew_drain(crew, home);
+	hf_loop_threads_drain(crew, home);
 	assert_int_equal(traveller.n_left, 0);
-	hf_crew_free(crew);
+	hf_loop_threads_free(crew);
 	hf_loop_free(home);
 }
 
 static void test_drain_of_nothing(void **state)
 {
-	struct hf_crew *crew;
+	struct hf_loop_threads *crew;
 	struct hf_loop *home;
 
 	assert_int_equal(hf_loop_new(&home), 0);
-	assert_int_equal(hf_crew_new(&crew, 0), 0);
-	hf_crew_drain(crew, home);
-	hf_crew_free(crew);
+	assert_int_equal(hf_loop_threads_new(&crew, 0), 0);
+	hf_loop_threads_drain(crew, home);
+	hf_loop_threads_free(crew);
 	hf_loop_free(home);
 }
 

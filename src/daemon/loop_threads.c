@@ -1,4 +1,4 @@
-#include "daemon/crew.h"
+#include "daemon/loop_threads.h"
 
 #include <errno.h>
 #include <pthread.h>
@@ -13,15 +13,15 @@ struct member {
 	pthread_t thread;
 };
 
-struct hf_crew {
+struct hf_loop_threads {
 	size_t n;
 	size_t n_running;
 	struct member members[];
 };
 
-int hf_crew_new(struct hf_crew **crewp, size_t n)
+int hf_loop_threads_new(struct hf_loop_threads **crewp, size_t n)
 {
-	hf_cleanup(hf_crew_freep) struct hf_crew *crew =
+	hf_cleanup(hf_loop_threads_freep) struct hf_loop_threads *crew =
 		calloc(1, sizeof(*crew) + n * sizeof(crew->members[0]));
 	int r;
 
@@ -37,23 +37,23 @@ int hf_crew_new(struct hf_crew **crewp, size_t n)
 	return 0;
 }
 
-struct hf_crew *hf_crew_free(struct hf_crew *crew)
+struct hf_loop_threads *hf_loop_threads_free(struct hf_loop_threads *crew)
 {
 	if (!crew)
 		return NULL;
-	hf_crew_stop(crew);
+	hf_loop_threads_stop(crew);
 	for (size_t i = 0; i < crew->n; i++)
 		hf_loop_free(crew->members[i].loop);
 	free(crew);
 	return NULL;
 }
 
-size_t hf_crew_size(const struct hf_crew *crew)
+size_t hf_loop_threads_size(const struct hf_loop_threads *crew)
 {
 	return crew->n;
 }
 
-struct hf_loop *hf_crew_loop(const struct hf_crew *crew, size_t i)
+struct hf_loop *hf_loop_threads_loop(const struct hf_loop_threads *crew, size_t i)
 {
 	return crew->members[i].loop;
 }
@@ -66,7 +66,7 @@ static void *run(void *user)
 	return NULL;
 }
 
-int hf_crew_start(struct hf_crew *crew)
+int hf_loop_threads_start(struct hf_loop_threads *crew)
 {
 	sigset_t all, before;
 	int r = 0;
@@ -85,7 +85,7 @@ int hf_crew_start(struct hf_crew *crew)
 	return hf_trace(r);
 }
 
-void hf_crew_stop(struct hf_crew *crew)
+void hf_loop_threads_stop(struct hf_loop_threads *crew)
 {
 	for (size_t i = 0; i < crew->n_running; i++)
 		hf_loop_stop(crew->members[i].loop);
@@ -94,7 +94,7 @@ void hf_crew_stop(struct hf_crew *crew)
 	crew->n_running = 0;
 }
 
-void hf_crew_drain(struct hf_crew *crew, struct hf_loop *home)
+void hf_loop_threads_drain(struct hf_loop_threads *crew, struct hf_loop *home)
 {
 	bool is_more;
 
