@@ -28,7 +28,7 @@
  *	health.c    the front: failure and recovery of the medium
  *	state.c     what a start may trust of the last run
  *	record.c    facts as bytes; batch.c: the records of one commit
- *	last.c      the latest record of each fact; checksum.c: XXH64
+ *	latest_records.c  the latest record of each fact; checksum.c: XXH64
  *	offline.c   a store without a server: looking and copying
  *	backend.h   what a medium implements: memory.c, lmdb/, postgres/
  */

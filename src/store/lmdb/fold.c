@@ -9,12 +9,12 @@
 #include <errno.h>
 
 #include "base/error.h"
-#include "store/last.h"
+#include "store/latest_records.h"
 #include "store/lmdb/internal.h"
 
 struct fold {
 	struct hf_journal_frames frames[HF_LMDB_MAX_FOLD]; /* the table points into their memory */
-	struct hf_last_table table;
+	struct hf_latest_records table;
 	uint64_t sequence;  /* of the last frame that was read */
 	uint64_t last_lock; /* the greatest lock id in LMDB */
 };
@@ -46,13 +46,14 @@ static int write_fold(struct hf_lmdb *lmdb, MDB_txn *txn, void *user)
 	int rc = find_last_lock(lmdb, txn, &fold->last_lock);
 
 	for (size_t i = 0; rc == 0 && i < fold->table.n_slots; i++) {
-		const struct hf_last *last = &fold->table.slots[i];
+		const struct hf_latest_record *last = &fold->table.slots[i];
 		struct hf_record record;
 
 		if (!last->key ||
 		    (hf_record_type(last->record) == HF_RECORD_LOCK_DELETE && last->key > fold->last_lock))
 			continue;
-		rc = hf_last_decode(last, &record) < 0 ? MDB_CORRUPTED : hf_lmdb_apply(lmdb, txn, &record);
+		rc = hf_latest_records_decode(last, &record) < 0 ? MDB_CORRUPTED
+								 : hf_lmdb_apply(lmdb, txn, &record);
 	}
 	return rc ? rc : hf_lmdb_put_u64(lmdb, txn, "server:folded", fold->sequence);
 }
@@ -69,7 +70,7 @@ static int collect_segment(struct hf_lmdb *lmdb, struct fold *fold, struct hf_jo
 		return hf_trace(r);
 	while ((r = hf_journal_next(frames, &records)) > 0) {
 		if (frames->sequence >= segment->first_sequence)
-			r = hf_last_collect(&fold->table, records);
+			r = hf_latest_records_collect(&fold->table, records);
 		if (r < 0)
 			return hf_trace(r);
 	}
@@ -89,7 +90,7 @@ int hf_lmdb_fold(struct hf_lmdb *lmdb, const int *segments, unsigned int n)
 		r = hf_lmdb_transact(lmdb, write_fold, &fold);
 	for (unsigned int i = 0; r == 0 && i < n; i++)
 		hf_journal_shrink(&lmdb->journal, segments[i]);
-	hf_last_deinit(&fold.table);
+	hf_latest_records_deinit(&fold.table);
 	for (unsigned int i = 0; i < n; i++)
 		hf_journal_read_end(&fold.frames[i]);
 	return hf_trace(r);

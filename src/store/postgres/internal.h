@@ -38,7 +38,7 @@
 
 #include "loop/work.h"
 #include "store/backend.h"
-#include "store/last.h"
+#include "store/latest_records.h"
 
 #define HF_PG_TIMEOUT (10 * HF_NS_PER_S) /* time limit of blocking calls */
 /* A database that owes an answer for this long is treated as gone. */

@@ -276,8 +276,8 @@ static void add_state(struct hf_pg_array *columns, const struct hf_store_state *
 }
 
 /* Adds the row if @statement is the one for it, and if it changes anything. */
-static bool add_row(struct hf_pg_array *columns, enum statement statement, const struct hf_last *last,
-		    const struct hf_pg_ids *unknown)
+static bool add_row(struct hf_pg_array *columns, enum statement statement,
+		    const struct hf_latest_record *last, const struct hf_pg_ids *unknown)
 {
 	static const enum hf_record_type types[N_STATEMENTS] = {
 		[PUT_LOCKS] = HF_RECORD_LOCK,
@@ -293,7 +293,7 @@ static bool add_row(struct hf_pg_array *columns, enum statement statement, const
 	struct hf_record decoded, *record = &decoded;
 	char key[HF_PG_MAX_KEY];
 
-	if (hf_record_type(last->record) != types[statement] || hf_last_decode(last, record) < 0)
+	if (hf_record_type(last->record) != types[statement] || hf_latest_records_decode(last, record) < 0)
 		return false;
 	switch (statement) {
 	case PUT_LOCKS:
@@ -356,7 +356,7 @@ static int send_columns(PGconn *conn, const char *server, const struct table *ta
 }
 
 static int send_statement(PGconn *conn, const char *server, enum statement statement,
-			  const struct hf_last_table *last, const struct hf_pg_ids *unknown)
+			  const struct hf_latest_records *last, const struct hf_pg_ids *unknown)
 {
 	const struct table *table = &tables[statement];
 	struct hf_pg_array columns[MAX_COLUMNS] = { 0 };
@@ -382,12 +382,12 @@ static int send_statement(PGconn *conn, const char *server, enum statement state
 
 int hf_pg_send_records(PGconn *conn, const char *server, struct hf_bytes records, struct hf_pg_ids unknown)
 {
-	struct hf_last_table last = { 0 };
-	int r = hf_last_collect(&last, records);
+	struct hf_latest_records last = { 0 };
+	int r = hf_latest_records_collect(&last, records);
 
 	for (int i = 0; r == 0 && i < N_STATEMENTS; i++)
 		r = send_statement(conn, server, (enum statement)i, &last, &unknown);
-	hf_last_deinit(&last);
+	hf_latest_records_deinit(&last);
 	return r;
 }
 

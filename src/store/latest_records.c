@@ -2,7 +2,7 @@
  * A table of values, not base/hashtable: a fold puts up to a million records here, and an object for each
  * would cost an allocation a record. Ids that rise stay neighbours in @slots, which LMDB writes faster.
  */
-#include "store/last.h"
+#include "store/latest_records.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -15,12 +15,12 @@
 /* The client's id if the record puts or deletes a client, otherwise nothing. */
 static struct hf_bytes name_of(const uint8_t *bytes)
 {
-	struct hf_last last = { .record = bytes };
+	struct hf_latest_record last = { .record = bytes };
 	struct hf_record record;
 
 	if (hf_record_type(bytes) != HF_RECORD_CLIENT && hf_record_type(bytes) != HF_RECORD_CLIENT_DELETE)
 		return (struct hf_bytes){ 0 };
-	if (hf_last_decode(&last, &record) < 0)
+	if (hf_latest_records_decode(&last, &record) < 0)
 		return (struct hf_bytes){ 0 };
 	return record.type == HF_RECORD_CLIENT ? record.client.id : record.name;
 }
@@ -48,7 +48,8 @@ static uint64_t key_of(const uint8_t *bytes, struct hf_bytes name)
 }
 
 /* A peer can choose a name whose key is that of another name, or of a lock. */
-static struct hf_last *find(const struct hf_last_table *table, uint64_t key, struct hf_bytes name)
+static struct hf_latest_record *find(const struct hf_latest_records *table, uint64_t key,
+				     struct hf_bytes name)
 {
 	size_t mask = table->n_slots - 1;
 	size_t i = key & mask;
@@ -59,11 +60,11 @@ static struct hf_last *find(const struct hf_last_table *table, uint64_t key, str
 	return &table->slots[i];
 }
 
-static int grow(struct hf_last_table *table)
+static int grow(struct hf_latest_records *table)
 {
-	struct hf_last_table old = *table;
+	struct hf_latest_records old = *table;
 	size_t n_slots = old.n_slots ? old.n_slots * 2 : FIRST_SLOTS;
-	struct hf_last *slots = calloc(n_slots, sizeof(*slots));
+	struct hf_latest_record *slots = calloc(n_slots, sizeof(*slots));
 
 	if (!slots)
 		return hf_trace(-ENOMEM);
@@ -77,12 +78,12 @@ static int grow(struct hf_last_table *table)
 	return 0;
 }
 
-int hf_last_collect(struct hf_last_table *table, struct hf_bytes records)
+int hf_latest_records_collect(struct hf_latest_records *table, struct hf_bytes records)
 {
 	while (records.len) {
 		const uint8_t *record = records.data;
 		uint32_t length = records.len >= HF_RECORD_SHORTEST ? hf_record_length(record) : 0;
-		struct hf_last *last;
+		struct hf_latest_record *last;
 		struct hf_bytes name;
 		uint64_t key;
 		int r;
@@ -108,7 +109,7 @@ int hf_last_collect(struct hf_last_table *table, struct hf_bytes records)
 	return 0;
 }
 
-int hf_last_decode(const struct hf_last *last, struct hf_record *record)
+int hf_latest_records_decode(const struct hf_latest_record *last, struct hf_record *record)
 {
 	uint32_t length = hf_record_length(last->record);
 
@@ -116,8 +117,8 @@ int hf_last_decode(const struct hf_last *last, struct hf_record *record)
 				hf_bytes_of(last->record + HF_RECORD_HEADER, length - HF_RECORD_HEADER));
 }
 
-void hf_last_deinit(struct hf_last_table *table)
+void hf_latest_records_deinit(struct hf_latest_records *table)
 {
 	free(table->slots);
-	*table = (struct hf_last_table){ 0 };
+	*table = (struct hf_latest_records){ 0 };
 }
