@@ -79,14 +79,14 @@ static enum MHD_Result send_events(struct hf_api_request *request)
 
 	if (since && !hf_api_parse_number(since, 0, UINT64_MAX - 1, &from))
 		return send_json(request, 400,
-				 hf_api_show_error("bad_request", "since must be the number of an event."));
+				 hf_api_render_error("bad_request", "since must be the number of an event."));
 	if (!since && last && hf_api_parse_number(last, 0, UINT64_MAX - 2, &from))
 		from++;
 	response = hf_events_stream(&request->api->events, request->connection, from);
 	if (!response)
 		return send_json(request, 503,
-				 hf_api_show_error("too_many_readers",
-						   "There are too many readers of events now."));
+				 hf_api_render_error("too_many_readers",
+						     "There are too many readers of events now."));
 	hf_api_set_door(request->api, request->connection, HF_API_DOOR_STREAMS);
 	MHD_add_response_header(response, "X-Accel-Buffering", "no");
 	return send_response(request, 200, response, "text/event-stream",
@@ -100,7 +100,8 @@ static enum MHD_Result send_metrics(struct hf_api_request *request)
 
 	if (!request->api->options.measures)
 		return send_json(request, 404,
-				 hf_api_show_error("not_found", "metrics.enabled is false on this server."));
+				 hf_api_render_error("not_found",
+						     "metrics.enabled is false on this server."));
 	text = hf_api_metrics_text(request, &len);
 	return send_text(request, 200, text, len, "text/plain; version=0.0.4; charset=utf-8");
 }
@@ -111,7 +112,8 @@ static enum MHD_Result answer(struct hf_api_request *request)
 	const char *pattern = route ? route->pattern : "";
 
 	if (request->code)
-		return send_json(request, request->code, hf_api_show_error(request->error, request->message));
+		return send_json(request, request->code,
+				 hf_api_render_error(request->error, request->message));
 	if (strcmp(pattern, "/") == 0)
 		return send_asset(request, &hf_api_dashboard);
 	if (strcmp(pattern, "/api/v1/openapi.json") == 0)

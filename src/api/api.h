@@ -13,13 +13,13 @@
  *	target.c      path and query of a request
  *	routes.c      the table of all calls
  *	request.c     one request: memory, route, parameters
- *	look.c        on the home loop's thread: copies what a request asks for,
- *	look_lists.c  a slice each turn
+ *	query.c        on the home loop's thread: copies what a request asks for,
+ *	query_lists.c  a slice each turn
  *	revoke.c      on the loop: an operator releases single locks
  *	limits.c      what uses up which limit
  *	usage.c       which client uses which export, how much
  *	names.c       the paths of locked files, found on a file thread (files.c)
- *	show.c        on the HTTP thread: makes JSON of the copy
+ *	render.c        on the HTTP thread: makes JSON of the copy
  *	answer.c      makes the HTTP response
  *	metrics.c     Prometheus' text format
  *	cluster.c     the nodes of the cluster, and what a standby answers

@@ -67,7 +67,7 @@ void hf_api_refuse_as_standby(struct hf_api_request *request)
 }
 
 /* A node serves with a service and a lease. */
-void hf_api_look_ready_in_cluster(struct hf_api_request *request)
+void hf_api_query_ready_in_cluster(struct hf_api_request *request)
 {
 	struct hf_cluster_view view;
 
@@ -81,7 +81,7 @@ void hf_api_look_ready_in_cluster(struct hf_api_request *request)
 		     *view.reason ? ": " : "", view.reason);
 }
 
-void hf_api_look_standby_status(struct hf_api_request *request)
+void hf_api_query_standby_status(struct hf_api_request *request)
 {
 	struct hf_api_status *status = &request->status;
 	struct hf_cluster_view view;
@@ -101,11 +101,11 @@ static json_t *takeover_of(const struct hf_cluster_takeover *takeover)
 {
 	if (!takeover->at)
 		return json_null();
-	return json_pack("{s:o,s:o,s:o,s:o,s:s,s:o}", "at", hf_api_show_time(takeover->at), "from",
-			 hf_api_show_text(*takeover->from ? takeover->from : NULL), "to",
-			 hf_api_show_text(takeover->to), "reason", hf_api_show_text(takeover->reason),
+	return json_pack("{s:o,s:o,s:o,s:o,s:s,s:o}", "at", hf_api_render_time(takeover->at), "from",
+			 hf_api_render_text(*takeover->from ? takeover->from : NULL), "to",
+			 hf_api_render_text(takeover->to), "reason", hf_api_render_text(takeover->reason),
 			 "result", takeover->continued ? "continued" : "reclaimed", "seconds",
-			 hf_api_show_seconds((uint64_t)(takeover->seconds * 1e9)));
+			 hf_api_render_seconds((uint64_t)(takeover->seconds * 1e9)));
 }
 
 static json_t *nodes_of(const struct hf_cluster_view *view)
@@ -115,11 +115,12 @@ static json_t *nodes_of(const struct hf_cluster_view *view)
 	for (size_t i = 0; i < view->n_nodes; i++) {
 		const struct hf_cluster_node_view *node = &view->nodes[i];
 
-		json_array_append_new(nodes, json_pack("{s:s,s:s,s:o,s:s,s:o}", "name", node->name, "role",
-						       hf_node_role_name(node->role), "reason",
-						       hf_api_show_text(*node->reason ? node->reason : NULL),
-						       "version", node->version, "last_seen",
-						       hf_api_show_time(node->last_seen)));
+		json_array_append_new(nodes,
+				      json_pack("{s:s,s:s,s:o,s:s,s:o}", "name", node->name, "role",
+						hf_node_role_name(node->role), "reason",
+						hf_api_render_text(*node->reason ? node->reason : NULL),
+						"version", node->version, "last_seen",
+						hf_api_render_time(node->last_seen)));
 	}
 	return nodes;
 }
@@ -135,7 +136,7 @@ static json_t *addresses_of(const char *text)
 	return addresses;
 }
 
-json_t *hf_api_show_cluster(struct hf_api_request *request)
+json_t *hf_api_render_cluster(struct hf_api_request *request)
 {
 	const struct hf_api_cluster *options = &request->api->options.cluster;
 	struct hf_cluster_view view;
@@ -145,12 +146,12 @@ json_t *hf_api_show_cluster(struct hf_api_request *request)
 	has_holder = *view.holder != '\0';
 	return json_pack("{s:s,s:s,s:s,s:o,s:I,s:{s:o,s:o,s:o,s:o},s:o,s:o,s:o,s:b,s:b}", "service",
 			 view.service, "node", view.node, "role", hf_node_role_name(view.role), "reason",
-			 hf_api_show_text(*view.reason ? view.reason : NULL), "epoch", (json_int_t)view.epoch,
-			 "lease", "holder", hf_api_show_text(has_holder ? view.holder : NULL),
-			 "renewed_seconds_ago",
-			 has_holder ? hf_api_show_seconds(view.renewed_ago_ns) : json_null(), "seconds",
-			 hf_api_show_seconds(view.lease_ns), "seconds_left",
-			 hf_api_show_seconds(view.lease_left_ns), "nodes", nodes_of(&view), "last_takeover",
+			 hf_api_render_text(*view.reason ? view.reason : NULL), "epoch",
+			 (json_int_t)view.epoch, "lease", "holder",
+			 hf_api_render_text(has_holder ? view.holder : NULL), "renewed_seconds_ago",
+			 has_holder ? hf_api_render_seconds(view.renewed_ago_ns) : json_null(), "seconds",
+			 hf_api_render_seconds(view.lease_ns), "seconds_left",
+			 hf_api_render_seconds(view.lease_left_ns), "nodes", nodes_of(&view), "last_takeover",
 			 takeover_of(&view.last_takeover), "addresses", addresses_of(options->addresses),
 			 "fence", options->has_fence, "automatic", options->is_automatic);
 }
@@ -163,7 +164,7 @@ static bool has_cluster(struct hf_api_request *request)
 	return !request->code;
 }
 
-int hf_api_look_cluster(struct hf_api_request *request)
+int hf_api_query_cluster(struct hf_api_request *request)
 {
 	has_cluster(request);
 	return HF_API_DONE;
@@ -177,7 +178,7 @@ static void end_order(struct hf_api_request *request, int r, const char *why)
 		fail(request, 409, "refused", "%s", *why ? why : strerror(-r));
 }
 
-int hf_api_look_move(struct hf_api_request *request)
+int hf_api_query_move(struct hf_api_request *request)
 {
 	struct hf_cluster *cluster = request->api->options.cluster.cluster;
 	const char *to = hf_api_target_param(&request->target, "to");
@@ -206,7 +207,7 @@ int hf_api_look_move(struct hf_api_request *request)
 	return HF_API_DONE;
 }
 
-int hf_api_look_take(struct hf_api_request *request)
+int hf_api_query_take(struct hf_api_request *request)
 {
 	char why[HF_NODE_REASON] = "";
 	int r;

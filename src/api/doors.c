@@ -256,7 +256,7 @@ void hf_api_sweep_doors(struct hf_api *api, uint64_t now)
 	pthread_mutex_unlock(&api->lock);
 }
 
-void hf_api_show_door_limit(struct hf_api *api, struct hf_limit_use uses[HF_N_LIMITS])
+void hf_api_render_door_limit(struct hf_api *api, struct hf_limit_use uses[HF_N_LIMITS])
 {
 	pthread_mutex_lock(&api->lock);
 	uses[HF_LIMIT_API_CONNECTIONS] = (struct hf_limit_use){ .used = api->n_doors,

@@ -184,7 +184,7 @@ static enum MHD_Result serve(struct hf_api_request *request)
 	if (atomic_load(&api->is_stopping))
 		hf_api_fail(request, 503, "stopping", "The server is stopping.");
 	/* Answer without the loop, which may not run yet. */
-	else if (!request->code && request->route->look == hf_api_look_ready &&
+	else if (!request->code && request->route->look == hf_api_query_ready &&
 		 !atomic_load(&api->is_ready) && !hf_api_is_standby(api))
 		hf_api_fail(request, 503, "not_ready", "The server is starting.");
 	if (request->code || !request->route->look) {

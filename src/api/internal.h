@@ -271,7 +271,7 @@ void hf_api_set_door(struct hf_api *api, struct MHD_Connection *connection, enum
 void hf_api_door_sends(struct hf_api *api, struct MHD_Connection *connection, size_t n_bytes);
 void hf_api_sweep_doors(struct hf_api *api, uint64_t now); /* on the loop */
 size_t hf_api_count_doors(struct hf_api *api);
-void hf_api_show_door_limit(struct hf_api *api, struct hf_limit_use uses[HF_N_LIMITS]);
+void hf_api_render_door_limit(struct hf_api *api, struct hf_limit_use uses[HF_N_LIMITS]);
 /* For the end: waits a moment for answers that are on their way. */
 void hf_api_await_answers(struct hf_api *api);
 
@@ -303,72 +303,72 @@ void *hf_api_add_row(struct hf_api_request *request, size_t size);
 bool hf_api_has_room_for_row(const struct hf_api_request *request);
 bool hf_api_has_room(const struct hf_api_request *request); /* for optional data */
 
-/* look.c, look_lists.c: on the loop */
-int hf_api_look_health(struct hf_api_request *request);
-int hf_api_look_ready(struct hf_api_request *request);
-int hf_api_look_status(struct hf_api_request *request);
-int hf_api_look_metrics(struct hf_api_request *request);
-int hf_api_look_clients(struct hf_api_request *request);
-int hf_api_look_client(struct hf_api_request *request);
-int hf_api_look_release(struct hf_api_request *request);
+/* query.c, query_lists.c: on the loop */
+int hf_api_query_health(struct hf_api_request *request);
+int hf_api_query_ready(struct hf_api_request *request);
+int hf_api_query_status(struct hf_api_request *request);
+int hf_api_query_metrics(struct hf_api_request *request);
+int hf_api_query_clients(struct hf_api_request *request);
+int hf_api_query_client(struct hf_api_request *request);
+int hf_api_query_release(struct hf_api_request *request);
 /* The answer says that locks are released: it waits until they cannot return after a crash of the server. */
 int hf_api_await_release(struct hf_api_request *request, const struct hf_client *client);
 void hf_api_end_delays(struct hf_api *api); /* requests no longer wait for the store */
-int hf_api_look_locks(struct hf_api_request *request);
-int hf_api_look_waiters(struct hf_api_request *request);
-int hf_api_look_reservations(struct hf_api_request *request);
-int hf_api_look_exports(struct hf_api_request *request);
-int hf_api_look_end_grace(struct hf_api_request *request);
-int hf_api_look_notify(struct hf_api_request *request);
+int hf_api_query_locks(struct hf_api_request *request);
+int hf_api_query_waiters(struct hf_api_request *request);
+int hf_api_query_reservations(struct hf_api_request *request);
+int hf_api_query_exports(struct hf_api_request *request);
+int hf_api_query_end_grace(struct hf_api_request *request);
+int hf_api_query_notify(struct hf_api_request *request);
 const char *hf_api_owner_text(const struct hf_lock_view *view, char *out, size_t size);
 #define HF_API_OWNER_TEXT (HF_CLIENT_MAX_NAME + 2 * HF_LOCK_OH_MAX + 64)
 
 /* limits.c: look and note on the loop, show on the HTTP thread */
-int hf_api_look_limits(struct hf_api_request *request);
+int hf_api_query_limits(struct hf_api_request *request);
 void hf_api_begin_limits(struct hf_api_request *request);
 void hf_api_note_limits(struct hf_api_request *request, const struct hf_client *client);
-json_t *hf_api_show_limits(struct hf_api_request *request);
+json_t *hf_api_render_limits(struct hf_api_request *request);
 
 /* usage.c: look on the loop, show on the HTTP thread */
-int hf_api_look_usage(struct hf_api_request *request);
-json_t *hf_api_show_usage(struct hf_api_request *request);
+int hf_api_query_usage(struct hf_api_request *request);
+json_t *hf_api_render_usage(struct hf_api_request *request);
 
 /* revoke.c: on the loop */
-int hf_api_look_revoke(struct hf_api_request *request);
+int hf_api_query_revoke(struct hf_api_request *request);
 
 /* cluster.c: look on the loop, show on the HTTP thread */
 void hf_api_refuse_as_standby(struct hf_api_request *request); /* 503, and names the active node */
-void hf_api_look_ready_in_cluster(struct hf_api_request *request);
-void hf_api_look_standby_status(struct hf_api_request *request);
+void hf_api_query_ready_in_cluster(struct hf_api_request *request);
+void hf_api_query_standby_status(struct hf_api_request *request);
 const char *hf_api_role(const struct hf_api *api); /* a constant; NULL: there is no cluster */
-int hf_api_look_cluster(struct hf_api_request *request);
-int hf_api_look_move(struct hf_api_request *request);
-int hf_api_look_take(struct hf_api_request *request);
-json_t *hf_api_show_cluster(struct hf_api_request *request);
+int hf_api_query_cluster(struct hf_api_request *request);
+int hf_api_query_move(struct hf_api_request *request);
+int hf_api_query_take(struct hf_api_request *request);
+json_t *hf_api_render_cluster(struct hf_api_request *request);
 
 /* names.c: on the loop. true: the request resumes when the paths are known, or when its time is up. */
 bool hf_api_name_files(struct hf_api_request *request);
 void hf_api_names_stop(struct hf_api *api); /* requests no longer wait */
 
-/* show.c: on the HTTP thread */
-json_t *hf_api_show_health(struct hf_api_request *request);
-json_t *hf_api_show_ready(struct hf_api_request *request);
-json_t *hf_api_show_status(struct hf_api_request *request);
-json_t *hf_api_show_grace(struct hf_api_request *request);
-json_t *hf_api_show_clients(struct hf_api_request *request);
-json_t *hf_api_show_client(struct hf_api_request *request);
-json_t *hf_api_show_released(struct hf_api_request *request);
-json_t *hf_api_show_locks(struct hf_api_request *request);
-json_t *hf_api_show_waiters(struct hf_api_request *request);
-json_t *hf_api_show_reservations(struct hf_api_request *request);
-json_t *hf_api_show_exports(struct hf_api_request *request);
-json_t *hf_api_show_accepted(struct hf_api_request *request);
+/* render.c: on the HTTP thread */
+json_t *hf_api_render_health(struct hf_api_request *request);
+json_t *hf_api_render_ready(struct hf_api_request *request);
+json_t *hf_api_render_status(struct hf_api_request *request);
+json_t *hf_api_render_grace(struct hf_api_request *request);
+json_t *hf_api_render_clients(struct hf_api_request *request);
+json_t *hf_api_render_client(struct hf_api_request *request);
+json_t *hf_api_render_released(struct hf_api_request *request);
+json_t *hf_api_render_locks(struct hf_api_request *request);
+json_t *hf_api_render_waiters(struct hf_api_request *request);
+json_t *hf_api_render_reservations(struct hf_api_request *request);
+json_t *hf_api_render_exports(struct hf_api_request *request);
+json_t *hf_api_render_accepted(struct hf_api_request *request);
 /* Takes @items. */
-json_t *hf_api_show_page(const char *name, json_t *items, const struct hf_api_request *request);
-json_t *hf_api_show_text(const char *text); /* null for NULL */
-json_t *hf_api_show_time(uint64_t wall_ns);
-json_t *hf_api_show_seconds(uint64_t ns);
-json_t *hf_api_show_error(const char *error, const char *message);
+json_t *hf_api_render_page(const char *name, json_t *items, const struct hf_api_request *request);
+json_t *hf_api_render_text(const char *text); /* null for NULL */
+json_t *hf_api_render_time(uint64_t wall_ns);
+json_t *hf_api_render_seconds(uint64_t ns);
+json_t *hf_api_render_error(const char *error, const char *message);
 
 /* metrics.c: Prometheus' text format; the caller frees it. NULL: no memory */
 char *hf_api_metrics_text(struct hf_api_request *request, size_t *lenp);

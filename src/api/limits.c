@@ -20,7 +20,7 @@ void hf_api_begin_limits(struct hf_api_request *request)
 		options->limits.show(options->limits.user, request->limits);
 	hf_lock_show_limits(hf_recovery_locks(options->recovery), request->limits);
 	hf_clients_show_limits(hf_recovery_clients(options->recovery), request->limits);
-	hf_api_show_door_limit(api, request->limits);
+	hf_api_render_door_limit(api, request->limits);
 	hf_events_show_limit(&api->events, request->limits);
 }
 
@@ -59,7 +59,7 @@ static void name_user(struct hf_api_request *request, enum hf_limit limit)
 	       is_by_client(limit) ? client->id : hf_addr_format(&client->address, address, sizeof(address)));
 }
 
-int hf_api_look_limits(struct hf_api_request *request)
+int hf_api_query_limits(struct hf_api_request *request)
 {
 	struct hf_clients *clients = hf_recovery_clients(request->api->options.recovery);
 
@@ -81,7 +81,7 @@ int hf_api_look_limits(struct hf_api_request *request)
 	return request->code ? HF_API_DONE : HF_API_MORE;
 }
 
-json_t *hf_api_show_limits(struct hf_api_request *request)
+json_t *hf_api_render_limits(struct hf_api_request *request)
 {
 	json_t *all = json_array();
 
@@ -97,7 +97,7 @@ json_t *hf_api_show_limits(struct hf_api_request *request)
 							     : json_integer((json_int_t)use->used),
 						     "max", (json_int_t)use->max, "refused",
 						     (json_int_t)use->refused, "by",
-						     hf_api_show_text(request->limit_by[i])));
+						     hf_api_render_text(request->limit_by[i])));
 	}
 	return json_pack("{s:o}", "limits", all);
 }

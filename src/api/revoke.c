@@ -139,7 +139,7 @@ static int finish(struct hf_api_request *request, const struct hf_client *client
 	return hf_api_await_release(request, client);
 }
 
-int hf_api_look_revoke(struct hf_api_request *request)
+int hf_api_query_revoke(struct hf_api_request *request)
 {
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 	const char *wrong = request->has_begun ? NULL : read_params(request);

@@ -138,7 +138,7 @@ static size_t sort_rows(const struct hf_api_request *request, const struct hf_ap
 
 /* The call */
 
-int hf_api_look_usage(struct hf_api_request *request)
+int hf_api_query_usage(struct hf_api_request *request)
 {
 	const struct hf_api *api = request->api;
 
@@ -160,8 +160,8 @@ static json_t *counts_of(const struct hf_api_request *request, const struct hf_u
 	for (size_t i = 0; i < HF_N_USAGE_COUNTERS; i++)
 		json_object_set_new(json, hf_api_usage_names[i], json_integer((json_int_t)counts->n[i]));
 	json_object_set_new(json, "last_used",
-			    hf_api_show_time(counts->last_used ? counts->last_used + request->wall_offset
-							       : 0));
+			    hf_api_render_time(counts->last_used ? counts->last_used + request->wall_offset
+								 : 0));
 	return json;
 }
 
@@ -177,7 +177,7 @@ static json_t *row_of(const struct hf_api_request *request, const struct hf_api_
 	return json;
 }
 
-json_t *hf_api_show_usage(struct hf_api_request *request)
+json_t *hf_api_render_usage(struct hf_api_request *request)
 {
 	hf_cleanup(hf_api_usage_clear) struct hf_api_usage usage = { 0 };
 	hf_cleanup(hf_freep) struct sorted *sorted = NULL;
@@ -193,7 +193,7 @@ json_t *hf_api_show_usage(struct hf_api_request *request)
 		json_array_append_new(items, row_of(request, &usage, sorted[i].row));
 	request->has_next = from + request->limit < n;
 	request->next[0] = from + request->limit;
-	page = hf_api_show_page("usage", items, request);
+	page = hf_api_render_page("usage", items, request);
 	json_object_set_new(page, "other", counts_of(request, &usage.others));
 	return page;
 }

@@ -53,7 +53,7 @@ static void add_export(void *user, const struct hf_recovery_export *export)
 
 /* Runs on the loop, so a blocked loop does not answer. A server whose store cannot write is alive but
  * unhealthy. */
-int hf_api_look_health(struct hf_api_request *request)
+int hf_api_query_health(struct hf_api_request *request)
 {
 	if (!hf_api_is_standby(request->api) && !hf_recovery_can_promise(request->api->options.recovery))
 		hf_api_fail(request, 503, "store_failed",
@@ -63,11 +63,11 @@ int hf_api_look_health(struct hf_api_request *request)
 
 /* Tells a load balancer when clients would be refused. http.c recognises the route by this function and
  * answers it itself until the server is ready. */
-int hf_api_look_ready(struct hf_api_request *request)
+int hf_api_query_ready(struct hf_api_request *request)
 {
 	if (request->api->options.cluster.cluster)
-		hf_api_look_ready_in_cluster(request);
-	return request->code || request->not_ready ? HF_API_DONE : hf_api_look_health(request);
+		hf_api_query_ready_in_cluster(request);
+	return request->code || request->not_ready ? HF_API_DONE : hf_api_query_health(request);
 }
 
 static size_t count_exports(struct hf_exports *exports)
@@ -79,7 +79,7 @@ static size_t count_exports(struct hf_exports *exports)
 	return n;
 }
 
-int hf_api_look_status(struct hf_api_request *request)
+int hf_api_query_status(struct hf_api_request *request)
 {
 	const struct hf_api_options *options = &request->api->options;
 	struct hf_recovery *recovery = options->recovery;
@@ -90,7 +90,7 @@ int hf_api_look_status(struct hf_api_request *request)
 	status->role = hf_api_role(request->api);
 	status->uptime_ns = hf_loop_now(options->loop) - request->api->started;
 	if (hf_api_is_standby(request->api)) {
-		hf_api_look_standby_status(request);
+		hf_api_query_standby_status(request);
 		return HF_API_DONE;
 	}
 	status->n_exports = count_exports(options->exports);
@@ -130,7 +130,7 @@ static struct hf_api_export_row *export_named(struct hf_api_request *request, st
 	return NULL;
 }
 
-int hf_api_look_exports(struct hf_api_request *request)
+int hf_api_query_exports(struct hf_api_request *request)
 {
 	struct hf_recovery *recovery = request->api->options.recovery;
 	struct hf_lock_view view;
@@ -161,7 +161,7 @@ static const char *outcome(int r)
 	return r < 0 ? strerror(-r) : "done";
 }
 
-int hf_api_look_end_grace(struct hf_api_request *request)
+int hf_api_query_end_grace(struct hf_api_request *request)
 {
 	int r = hf_recovery_end_grace(request->api->options.recovery);
 
@@ -170,7 +170,7 @@ int hf_api_look_end_grace(struct hf_api_request *request)
 		hf_api_fail(request, 409, "not_in_grace", "There is no grace period now.");
 	else if (r < 0)
 		hf_api_fail(request, 500, "failed", "Grace could not be ended; the log says why.");
-	return hf_api_look_status(request);
+	return hf_api_query_status(request);
 }
 
 static struct hf_client *find_client(struct hf_api_request *request, const char *id)
@@ -183,7 +183,7 @@ static struct hf_client *find_client(struct hf_api_request *request, const char 
 	return client;
 }
 
-int hf_api_look_notify(struct hf_api_request *request)
+int hf_api_query_notify(struct hf_api_request *request)
 {
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 	const char *id = hf_api_target_param(&request->target, "client");
@@ -239,7 +239,7 @@ int hf_api_await_release(struct hf_api_request *request, const struct hf_client 
 		       : HF_API_LATER;
 }
 
-int hf_api_look_release(struct hf_api_request *request)
+int hf_api_query_release(struct hf_api_request *request)
 {
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = find_client(request, request->id);
 	char quoted[256];

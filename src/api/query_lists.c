@@ -134,7 +134,7 @@ static bool is_page_full(struct hf_api_request *request)
 	return request->has_next;
 }
 
-int hf_api_look_clients(struct hf_api_request *request)
+int hf_api_query_clients(struct hf_api_request *request)
 {
 	struct hf_clients *clients = hf_recovery_clients(request->api->options.recovery);
 
@@ -161,12 +161,12 @@ int hf_api_look_clients(struct hf_api_request *request)
 }
 
 /* The status, the limits, and the silence of clients that hold locks. */
-int hf_api_look_metrics(struct hf_api_request *request)
+int hf_api_query_metrics(struct hf_api_request *request)
 {
 	struct hf_api_status *status = &request->status;
 
 	if (!request->has_begun)
-		hf_api_look_status(request);
+		hf_api_query_status(request);
 	request->has_begun = true;
 	if (hf_api_is_standby(request->api))
 		return HF_API_DONE;
@@ -368,17 +368,17 @@ static int walk_of(struct hf_api_request *request, const char *id, next_fn next)
 	return find_scope(request, id, &client) ? walk(request, client, next) : HF_API_DONE;
 }
 
-int hf_api_look_locks(struct hf_api_request *request)
+int hf_api_query_locks(struct hf_api_request *request)
 {
 	return walk_of(request, hf_api_target_param(&request->target, "client"), hf_lock_next_lock);
 }
 
-int hf_api_look_waiters(struct hf_api_request *request)
+int hf_api_query_waiters(struct hf_api_request *request)
 {
 	return walk_of(request, hf_api_target_param(&request->target, "client"), hf_lock_next_waiter);
 }
 
-int hf_api_look_client(struct hf_api_request *request)
+int hf_api_query_client(struct hf_api_request *request)
 {
 	if (!request->has_begun) {
 		hf_cleanup(hf_client_unrefp) struct hf_client *client =
@@ -422,7 +422,7 @@ static void copy_reservation(struct hf_api_request *request, const struct hf_loc
 	row->n_unreclaimed = view->n_unreclaimed;
 }
 
-int hf_api_look_reservations(struct hf_api_request *request)
+int hf_api_query_reservations(struct hf_api_request *request)
 {
 	struct hf_locks *locks = hf_recovery_locks(request->api->options.recovery);
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;

@@ -7,12 +7,12 @@
 #include "api/internal.h"
 #include "base/hex.h"
 
-json_t *hf_api_show_text(const char *text)
+json_t *hf_api_render_text(const char *text)
 {
 	return text ? json_string(text) : json_null();
 }
 
-json_t *hf_api_show_time(uint64_t wall_ns)
+json_t *hf_api_render_time(uint64_t wall_ns)
 {
 	time_t seconds = (time_t)(wall_ns / HF_NS_PER_S);
 	char text[64];
@@ -27,34 +27,34 @@ json_t *hf_api_show_time(uint64_t wall_ns)
 	return json_string(text);
 }
 
-json_t *hf_api_show_seconds(uint64_t ns)
+json_t *hf_api_render_seconds(uint64_t ns)
 {
 	return json_real((double)(ns / HF_NS_PER_MS) / 1000.0);
 }
 
-json_t *hf_api_show_error(const char *error, const char *message)
+json_t *hf_api_render_error(const char *error, const char *message)
 {
 	return json_pack("{s:{s:s,s:s}}", "error", "code", error, "message", message);
 }
 
-json_t *hf_api_show_health(struct hf_api_request *request)
+json_t *hf_api_render_health(struct hf_api_request *request)
 {
 	return json_pack("{s:s}", "status", "ok");
 }
 
-json_t *hf_api_show_ready(struct hf_api_request *request)
+json_t *hf_api_render_ready(struct hf_api_request *request)
 {
 	return json_pack("{s:s}", "status", request->not_ready ? request->not_ready : "ok");
 }
 
 /* State */
 
-json_t *hf_api_show_grace(struct hf_api_request *request)
+json_t *hf_api_render_grace(struct hf_api_request *request)
 {
 	const struct hf_grace_info *grace = &request->status.grace;
 
 	return json_pack("{s:b,s:o,s:s,s:I}", "active", grace->is_active, "ends_in_seconds",
-			 hf_api_show_seconds(grace->is_active ? grace->ends_in_ns : 0), "reason",
+			 hf_api_render_seconds(grace->is_active ? grace->ends_in_ns : 0), "reason",
 			 grace->reason, "unreclaimed", (json_int_t)grace->n_unreclaimed);
 }
 
@@ -76,7 +76,7 @@ static json_t *reload_of(const struct hf_api_status *status)
 {
 	if (!status->reloaded_at)
 		return json_null();
-	return json_pack("{s:o,s:b,s:o}", "at", hf_api_show_time(status->reloaded_at), "loaded",
+	return json_pack("{s:o,s:b,s:o}", "at", hf_api_render_time(status->reloaded_at), "loaded",
 			 status->is_loaded, "at_next_start", keys_of(status->fixed));
 }
 
@@ -90,7 +90,7 @@ static const char *access_of(const struct hf_api_request *request)
 	return names[request->access];
 }
 
-json_t *hf_api_show_status(struct hf_api_request *request)
+json_t *hf_api_render_status(struct hf_api_request *request)
 {
 	const struct hf_api_status *status = &request->status;
 	const struct hf_recovery_counts *counts = &status->recovery;
@@ -100,11 +100,11 @@ json_t *hf_api_show_status(struct hf_api_request *request)
 	/* A standby does not know the state number, nor whether the active node's store can write. */
 	json = json_pack("{s:s,s:s,s:o,s:I,s:o,s:{s:s,s:s?,s:o},s:o,s:I,s:I,s:I,s:{s:I,s:I,s:I}}", "name",
 			 request->api->options.server_name, "version", HF_VERSION, "uptime_seconds",
-			 hf_api_show_seconds(status->uptime_ns), "epoch", (json_int_t)status->epoch,
+			 hf_api_render_seconds(status->uptime_ns), "epoch", (json_int_t)status->epoch,
 			 "sm_state", is_standby ? json_null() : json_integer(status->sm_state), "store",
 			 "backend", status->backend, "lock_durability", status->durability, "healthy",
 			 is_standby ? json_null() : json_boolean(status->store_is_healthy), "grace",
-			 hf_api_show_grace(request), "clients", (json_int_t)status->n_clients, "locks",
+			 hf_api_render_grace(request), "clients", (json_int_t)status->n_clients, "locks",
 			 (json_int_t)status->locks.locks, "waiters", (json_int_t)status->locks.waiters,
 			 "notifications", "waiting", (json_int_t)counts->notices_waiting, "in_flight",
 			 (json_int_t)counts->notices_in_flight, "unreachable",
@@ -120,13 +120,13 @@ json_t *hf_api_show_status(struct hf_api_request *request)
 		json_object_set_new(json, "per_client", json_boolean(request->usage != NULL));
 	if (status->role)
 		json_object_set_new(json, "role", json_string(status->role));
-	json_object_set_new(json, "access", hf_api_show_text(access_of(request)));
+	json_object_set_new(json, "access", hf_api_render_text(access_of(request)));
 	return json;
 }
 
 /* Lists */
 
-json_t *hf_api_show_page(const char *name, json_t *items, const struct hf_api_request *request)
+json_t *hf_api_render_page(const char *name, json_t *items, const struct hf_api_request *request)
 {
 	char text[HF_API_CURSOR_TEXT];
 	json_t *next = json_null();
@@ -148,27 +148,27 @@ static json_t *client_of(const struct hf_api_client_row *row)
 				     (json_int_t)row->program, "version", (json_int_t)row->version,
 				     "procedure", (json_int_t)row->procedure);
 	return json_pack("{s:s,s:s,s:o,s:s,s:o,s:i,s:s,s:I,s:I,s:I,s:o,s:o,s:o,s:s,s:o,s:s,s:o,s:I}", "id",
-			 row->id, "protocol", row->protocol, "mon_name", hf_api_show_text(row->mon_name),
+			 row->id, "protocol", row->protocol, "mon_name", hf_api_render_text(row->mon_name),
 			 "address", hf_addr_format(&row->address, address, sizeof(address)), "callback",
 			 callback, "sm_state", row->sm_state, "status", hf_client_status_name(row->status),
 			 "locks", (json_int_t)row->n_locks, "waiters", (json_int_t)row->n_waiters,
 			 "reservations", (json_int_t)row->n_reservations, "registered_at",
-			 hf_api_show_time(row->registered_at), "last_seen", hf_api_show_time(row->last_seen),
-			 "silent_seconds", row->last_seen ? hf_api_show_seconds(row->silent_ns) : json_null(),
-			 "transport", row->transport, "identity", hf_api_show_text(row->identity),
-			 "tls_connection", row->tls_connection, "authenticated_as",
-			 hf_api_show_text(row->authenticated_as), "refused_calls",
-			 (json_int_t)row->n_refused);
+			 hf_api_render_time(row->registered_at), "last_seen",
+			 hf_api_render_time(row->last_seen), "silent_seconds",
+			 row->last_seen ? hf_api_render_seconds(row->silent_ns) : json_null(), "transport",
+			 row->transport, "identity", hf_api_render_text(row->identity), "tls_connection",
+			 row->tls_connection, "authenticated_as", hf_api_render_text(row->authenticated_as),
+			 "refused_calls", (json_int_t)row->n_refused);
 }
 
-json_t *hf_api_show_clients(struct hf_api_request *request)
+json_t *hf_api_render_clients(struct hf_api_request *request)
 {
 	const struct hf_api_client_row *rows = request->rows;
 	json_t *items = json_array();
 
 	for (size_t i = 0; i < request->n_rows; i++)
 		json_array_append_new(items, client_of(&rows[i]));
-	return hf_api_show_page("clients", items, request);
+	return hf_api_render_page("clients", items, request);
 }
 
 static json_t *handle_of(const struct hf_api_lock_row *row)
@@ -183,7 +183,7 @@ static json_t *handle_of(const struct hf_api_lock_row *row)
 static json_t *range_of(const struct hf_api_lock_row *row)
 {
 	return json_pack("{s:s,s:o,s:o,s:s,s:s,s:I,s:I,s:s}", "share", row->export, "file",
-			 hf_api_show_text(row->file), "handle", handle_of(row), "client", row->client,
+			 hf_api_render_text(row->file), "handle", handle_of(row), "client", row->client,
 			 "owner", row->owner, "offset", (json_int_t)row->range.start, "length",
 			 (json_int_t)hf_range_len(row->range), "mode",
 			 row->mode == HF_LOCK_EXCLUSIVE ? "exclusive" : "shared");
@@ -205,12 +205,12 @@ static json_t *locks_of(struct hf_api_request *request)
 	return items;
 }
 
-json_t *hf_api_show_locks(struct hf_api_request *request)
+json_t *hf_api_render_locks(struct hf_api_request *request)
 {
-	return hf_api_show_page("locks", locks_of(request), request);
+	return hf_api_render_page("locks", locks_of(request), request);
 }
 
-json_t *hf_api_show_client(struct hf_api_request *request)
+json_t *hf_api_render_client(struct hf_api_request *request)
 {
 	json_t *client = client_of(&request->client);
 
@@ -220,7 +220,7 @@ json_t *hf_api_show_client(struct hf_api_request *request)
 	return client;
 }
 
-json_t *hf_api_show_waiters(struct hf_api_request *request)
+json_t *hf_api_render_waiters(struct hf_api_request *request)
 {
 	const struct hf_api_lock_row *rows = request->rows;
 	json_t *items = json_array();
@@ -233,12 +233,12 @@ json_t *hf_api_show_waiters(struct hf_api_request *request)
 			json_array_append_new(owners, json_string(rows[i].blockers[j]));
 			json_array_append_new(clients, json_string(rows[i].blocking_clients[j]));
 		}
-		json_object_set_new(waiter, "waiting_seconds", hf_api_show_seconds(rows[i].waits_ns));
+		json_object_set_new(waiter, "waiting_seconds", hf_api_render_seconds(rows[i].waits_ns));
 		json_object_set_new(waiter, "blocked_by", owners);
 		json_object_set_new(waiter, "blocked_by_clients", clients);
 		json_array_append_new(items, waiter);
 	}
-	return hf_api_show_page("waiters", items, request);
+	return hf_api_render_page("waiters", items, request);
 }
 
 static const char *access_name(uint8_t access)
@@ -255,7 +255,7 @@ static const char *deny_name(uint8_t deny)
 	return names[deny & 3];
 }
 
-json_t *hf_api_show_reservations(struct hf_api_request *request)
+json_t *hf_api_render_reservations(struct hf_api_request *request)
 {
 	const struct hf_api_lock_row *rows = request->rows;
 	json_t *items = json_array();
@@ -263,16 +263,16 @@ json_t *hf_api_show_reservations(struct hf_api_request *request)
 	for (size_t i = 0; i < request->n_rows; i++)
 		json_array_append_new(items,
 				      json_pack("{s:s,s:o,s:o,s:s,s:s,s:s,s:s,s:I,s:I}", "share",
-						rows[i].export, "file", hf_api_show_text(rows[i].file),
+						rows[i].export, "file", hf_api_render_text(rows[i].file),
 						"handle", handle_of(&rows[i]), "client", rows[i].client,
 						"owner", rows[i].owner, "mode", deny_name(rows[i].deny),
 						"access", access_name(rows[i].access), "count",
 						(json_int_t)rows[i].n_reserved, "unreclaimed",
 						(json_int_t)rows[i].n_unreclaimed));
-	return hf_api_show_page("reservations", items, request);
+	return hf_api_render_page("reservations", items, request);
 }
 
-json_t *hf_api_show_exports(struct hf_api_request *request)
+json_t *hf_api_render_exports(struct hf_api_request *request)
 {
 	const struct hf_api_export_row *rows = request->rows;
 	json_t *items = hf_api_exports_of(request->api->options.exports, rows, request->n_rows);
@@ -284,17 +284,17 @@ json_t *hf_api_show_exports(struct hf_api_request *request)
 	request->has_next = from + request->limit < n;
 	request->next[0] = from + request->limit;
 	json_decref(items);
-	return hf_api_show_page("shares", page, request);
+	return hf_api_render_page("shares", page, request);
 }
 
 /* Orders */
 
-json_t *hf_api_show_released(struct hf_api_request *request)
+json_t *hf_api_render_released(struct hf_api_request *request)
 {
 	return json_pack("{s:I}", "locks_released", (json_int_t)request->n_released);
 }
 
-json_t *hf_api_show_accepted(struct hf_api_request *request)
+json_t *hf_api_render_accepted(struct hf_api_request *request)
 {
 	return json_pack("{s:s}", "status", "accepted");
 }
