@@ -532,7 +532,7 @@ CLUSTER_MUTATIONS = [
 ]
 
 # Where some files demand TLS (--tls).
-WAY, PRESENCE, BINDING, PROOF = f"{NLM}/way.c", "src/rpc/presence.c", f"{CLIENT}/binding.c", f"{NSM}/proof.c"
+WAY, PRESENCE, BINDING, PROOF = f"{NLM}/transport.c", "src/rpc/presence.c", f"{CLIENT}/binding.c", f"{NSM}/proof.c"
 
 TLS_MUTATIONS = [
     # Whose call is served

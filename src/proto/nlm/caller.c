@@ -144,7 +144,7 @@ static HF_NOINLINE enum hf_nlm_stat note_reserved_port(struct hf_nlm_op *op)
 
 enum hf_nlm_stat hf_nlm_note_port(struct hf_nlm_op *op)
 {
-	if (HF_UNLIKELY(op->nlm->has_demands) && hf_nlm_bind_way(op) != HF_NLM_GRANTED_STAT)
+	if (HF_UNLIKELY(op->nlm->has_demands) && hf_nlm_bind_identity(op) != HF_NLM_GRANTED_STAT)
 		return HF_NLM_DENIED_NOLOCKS;
 	if (op->client->is_privileged || !hf_addr_has_reserved_port(hf_rpc_call_peer(op->call)))
 		return HF_NLM_GRANTED_STAT;

@@ -50,7 +50,7 @@ struct hf_nlm {
 	struct hf_nlm_files files; /* exports is NULL: handles are opaque */
 	struct hf_nlm_known_handles known_handles;
 	struct hf_nlm_right *rights; /* remembered rights to files */
-	bool has_demands;            /* an export demands TLS, see way.c */
+	bool has_demands;            /* an export demands TLS, see transport.c */
 	uint64_t heard_at;           /* the turn, and the caller, that changes were read for last */
 	const struct hf_addr *heard_for;
 	uint64_t *acts;             /* renamed.c */
@@ -144,15 +144,16 @@ enum hf_nlm_stat hf_nlm_open_file(struct hf_nlm_op *op);
 /* Does the export want a reserved port, and the call comes from another one? */
 bool hf_nlm_bars_port(const struct hf_nlm_op *op);
 
-/* way.c: may a call come in the clear, or with this certificate? Each is asked only if an export demands TLS.
+/* transport.c: may a call come in the clear, or with this certificate? Each is asked only if an export
+ * demands TLS.
  */
-void hf_nlm_way_init(struct hf_nlm *nlm);
-void hf_nlm_way_deinit(struct hf_nlm *nlm);
+void hf_nlm_transport_init(struct hf_nlm *nlm);
+void hf_nlm_transport_deinit(struct hf_nlm *nlm);
 void hf_nlm_look_at_demands(struct hf_nlm *nlm); /* at the start, and when the exports have changed */
 /* True: it is refused, and the operation is over. @gives_up: the call releases something. */
-HF_NOINLINE bool hf_nlm_refuses_way(struct hf_nlm_op *op, bool gives_up);
+HF_NOINLINE bool hf_nlm_refuses_transport(struct hf_nlm_op *op, bool gives_up);
 #define hf_nlm_bars_way(op, gives_up) \
-	(HF_UNLIKELY((op)->nlm->has_demands) && hf_nlm_refuses_way((op), (gives_up)))
+	(HF_UNLIKELY((op)->nlm->has_demands) && hf_nlm_refuses_transport((op), (gives_up)))
 /* The same, when another client was found than that of the name in the call. */
 HF_NOINLINE bool hf_nlm_refuses_renamed(struct hf_nlm_op *op);
 #define hf_nlm_bars_renamed(op) (HF_UNLIKELY((op)->nlm->has_demands) && hf_nlm_refuses_renamed(op))
@@ -160,7 +161,7 @@ HF_NOINLINE bool hf_nlm_refuses_renamed(struct hf_nlm_op *op);
 HF_NOINLINE bool hf_nlm_refuses_answer(struct hf_nlm *nlm, struct hf_rpc_call *call, uint32_t export,
 				       struct hf_client *client);
 /* The client got something: its name belongs to its certificate from now on. */
-HF_NOINLINE enum hf_nlm_stat hf_nlm_bind_way(struct hf_nlm_op *op);
+HF_NOINLINE enum hf_nlm_stat hf_nlm_bind_identity(struct hf_nlm_op *op);
 
 /* meet_host.c: for a client that nothing has confirmed. GRANTED to go on, LATER where the operation is
  * suspended until its host answers, or is over. */

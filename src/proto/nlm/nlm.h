@@ -14,7 +14,7 @@
  *	meet_host.c           a client that may not exist waits until its host answers
  *	renamed.c             a client that was renamed while it held locks
  *	file_access.c         which file a handle is, and may the caller lock it
- *	way.c                 may a call about an export that demands TLS come this way?
+ *	transport.c                 may a call about an export that demands TLS come this way?
  *	known_handle.c        which export and file were these bytes found to be?
  *	op.c                  an operation: suspended, resumed, replied to; owner queues
  *	trace.c               what observers, the log and the counters are told; status of an answer

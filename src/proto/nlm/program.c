@@ -218,7 +218,7 @@ int hf_nlm_new(struct hf_nlm **nlmp, const struct hf_nlm_options *options)
 	hf_nlm_batches_init(nlm);
 	hf_nlm_ops_init(nlm);
 	hf_nlm_grants_init(nlm);
-	hf_nlm_way_init(nlm);
+	hf_nlm_transport_init(nlm);
 	hf_loop_random(options->loop, &nlm->key, sizeof(nlm->key));
 	hf_lock_client_init(nlm->locks, &nlm->stranger);
 	r = nlm->server_name ? allocate(nlm) : -ENOMEM;
@@ -244,7 +244,7 @@ struct hf_nlm *hf_nlm_free(struct hf_nlm *nlm)
 {
 	if (!nlm)
 		return NULL;
-	hf_nlm_way_deinit(nlm);
+	hf_nlm_transport_deinit(nlm);
 	hf_delays_end(&nlm->delays, NULL); /* the RPC server owns the calls */
 	hf_nlm_batches_deinit(nlm);
 	hf_nlm_grants_deinit(nlm);

@@ -1,7 +1,7 @@
 /*
  * Calls that are refused. A client that waits polls, and there is no memory to look at
  * the file with: two functions fail when told to (ld --wrap). It is refused, and waits
- * no more. A client reclaims, and the store fails. An export demands TLS (way.c), and the
+ * no more. A client reclaims, and the store fails. An export demands TLS (transport.c), and the
  * client has no connection, or the wrong one.
  *
  * The lock manager is called over a socket, about a file of a real export.

@@ -238,7 +238,7 @@ static void vouch(const struct hf_nlm_op *op, struct hf_client *client)
 		client->vouched_at = hf_loop_now(op->nlm->options.loop);
 }
 
-bool hf_nlm_refuses_way(struct hf_nlm_op *op, bool gives_up)
+bool hf_nlm_refuses_transport(struct hf_nlm_op *op, bool gives_up)
 {
 	enum hf_transport demand = demand_of(op->nlm, op->target.export);
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
@@ -306,7 +306,7 @@ static bool add_name(void *user, const struct hf_tls_peer *peer, uint64_t newest
 	return false;
 }
 
-enum hf_nlm_stat hf_nlm_bind_way(struct hf_nlm_op *op)
+enum hf_nlm_stat hf_nlm_bind_identity(struct hf_nlm_op *op)
 {
 	struct hf_rpc_presence *presence = op->nlm->options.presence;
 	const struct hf_tls_peer *peer = hf_rpc_call_tls(op->call);
@@ -345,13 +345,13 @@ static bool is_needed(void *user, const struct hf_addr *address, const struct hf
 	return false;
 }
 
-void hf_nlm_way_init(struct hf_nlm *nlm)
+void hf_nlm_transport_init(struct hf_nlm *nlm)
 {
 	if (nlm->options.presence)
 		hf_rpc_presence_set_judge(nlm->options.presence, is_needed, nlm);
 }
 
-void hf_nlm_way_deinit(struct hf_nlm *nlm)
+void hf_nlm_transport_deinit(struct hf_nlm *nlm)
 {
 	if (nlm->options.presence)
 		hf_rpc_presence_set_judge(nlm->options.presence, NULL, NULL);
