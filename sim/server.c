@@ -438,7 +438,7 @@ void server_start(struct world *world)
 	server->is_feigning = false;
 	server->feigned_at = 0;
 	server->recovery = NULL;
-	server->fair = NULL;
+	server->disk_queue = NULL;
 	server->presence = NULL;
 	server->grace_over = server->grace_by_hand = server->grace_ran_out = false;
 	server->n_grants = server->n_grants_checked = 0;
@@ -518,16 +518,16 @@ static void take_down(struct world *world, void *user)
 	struct server *server = world->server;
 
 	hf_link_remove(&server->observer.link);
-	if (server->fair) {
+	if (server->disk_queue) {
 		worker_finish(world);
-		hf_disk_queue_wait(server->fair);
+		hf_disk_queue_wait(server->disk_queue);
 	}
 	hf_loop_drain(&server->loop->loop);
 	hf_nsm_free(server->nsm);
 	hf_nlm_free(server->nlm);
 	hf_recovery_free(user);
 	hf_rpc_server_free(server->rpc);
-	hf_disk_queue_free(server->fair);
+	hf_disk_queue_free(server->disk_queue);
 	hf_rpc_client_free(server->client);
 	session_end_all(world);
 	hf_loop_free(&server->loop->loop);

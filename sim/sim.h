@@ -406,7 +406,7 @@ struct server {
 	struct hf_nsm *nsm;
 	struct hf_rpc_server *rpc;
 	struct hf_rpc_lane *lane;
-	struct hf_disk_queue *fair;       /* NULL: the server asks for no file */
+	struct hf_disk_queue *disk_queue; /* NULL: the server asks for no file */
 	struct hf_rpc_presence *presence; /* NULL: no file demands TLS */
 	struct hf_recovery_observer observer;
 	struct node node;

@@ -267,11 +267,11 @@ static enum hf_transport transport_of(void *user, uint32_t export)
 int worker_start(struct world *world, struct hf_nlm_files *files, const struct hf_nlm_files **filesp)
 {
 	struct server *server = world->server;
-	int r = hf_disk_queue_new(&server->fair, &server->loop->loop, 0, N_THREADS);
+	int r = hf_disk_queue_new(&server->disk_queue, &server->loop->loop, 0, N_THREADS);
 
 	*files = (struct hf_nlm_files){
 		.exports = (struct hf_exports *)&world->worker, /* see hf_export_check_handle() */
-		.fair = server->fair,
+		.disk_queue = server->disk_queue,
 		.watch = (struct hf_watch *)&world->fates,
 		.export_number_of = export_number_of,
 		.export_id_of = export_id_of,

@@ -66,7 +66,7 @@ struct daemon {
 	struct hf_member *member;   /* NULL: no cluster */
 	struct hf_cluster *cluster; /* its own; NULL: no cluster */
 	struct hf_loop *loop;       /* the home loop */
-	struct hf_loop_threads *crew;
+	struct hf_loop_threads *loop_threads;
 	char name[HF_SETUP_NAME]; /* the name that peers know the server by */
 	struct hf_rpc_client *client;
 	struct hf_file_service *files;
@@ -313,7 +313,8 @@ static void count_per_client(struct daemon *d, bool is_wanted)
 
 	d->config->metrics.per_client = is_wanted; /* the next term of a cluster does the same */
 	if (is_on && !d->usage)
-		r = hf_usage_new(&d->usage, 1 + hf_loop_threads_size(d->crew), HF_USAGE_MAX_PAIRS, d->loop);
+		r = hf_usage_new(&d->usage, 1 + hf_loop_threads_size(d->loop_threads), HF_USAGE_MAX_PAIRS,
+				 d->loop);
 	if (r < 0)
 		hf_log_error("calls are not counted by client. Reload to try again", "error=%s",
 			     strerror(-r));
@@ -456,8 +457,8 @@ static int catch_stop(struct daemon *d)
 static void set_lease(struct daemon *d, const struct hf_lease *lease)
 {
 	hf_loop_set_lease(d->loop, lease);
-	for (size_t i = 0; i < hf_loop_threads_size(d->crew); i++)
-		hf_loop_set_lease(hf_loop_threads_loop(d->crew, i), lease);
+	for (size_t i = 0; i < hf_loop_threads_size(d->loop_threads); i++)
+		hf_loop_set_lease(hf_loop_threads_loop(d->loop_threads, i), lease);
 }
 
 static int make_loops(struct daemon *d)
@@ -469,7 +470,7 @@ static int make_loops(struct daemon *d)
 	if (r < 0)
 		return hf_trace(r);
 	hf_manager_init(&d->manager, d->loop, tell_status, d);
-	r = hf_loop_threads_new(&d->crew, n - 1);
+	r = hf_loop_threads_new(&d->loop_threads, n - 1);
 	if (r < 0)
 		return hf_trace(r);
 	if (d->cluster)
@@ -613,8 +614,8 @@ static int make_rpc(struct daemon *d)
 		r = serve(d, &hf_nsm_program, d->nsm);
 	if (r == 0)
 		r = hf_rpc_server_add_lane(d->rpc, d->loop, &d->home);
-	for (size_t i = 0; i < hf_loop_threads_size(d->crew) && r == 0; i++)
-		r = hf_rpc_server_add_lane(d->rpc, hf_loop_threads_loop(d->crew, i), &lane);
+	for (size_t i = 0; i < hf_loop_threads_size(d->loop_threads) && r == 0; i++)
+		r = hf_rpc_server_add_lane(d->rpc, hf_loop_threads_loop(d->loop_threads, i), &lane);
 	return hf_trace(r);
 }
 
@@ -824,7 +825,7 @@ static int start(struct daemon *d)
 	if (r == 0 && !d->cluster)
 		r = catch_stop(d);
 	if (r == 0)
-		r = hf_loop_threads_start(d->crew);
+		r = hf_loop_threads_start(d->loop_threads);
 	if (r == 0 && d->api)
 		r = hf_api_start(d->api);
 	if (r == 0 && d->cluster)
@@ -841,8 +842,8 @@ static void finish_calls(struct daemon *d)
 		hf_rpc_server_begin_no_more(d->rpc);
 	if (d->files)
 		hf_file_service_wait(d->files);
-	if (d->crew)
-		hf_loop_threads_drain(d->crew, d->loop);
+	if (d->loop_threads)
+		hf_loop_threads_drain(d->loop_threads, d->loop);
 }
 
 static void take_down(struct daemon *d)
@@ -852,8 +853,8 @@ static void take_down(struct daemon *d)
 	hf_ports_file_remove(d->state_dir); /* while the API still has its port */
 	hf_manager_deinit(&d->manager);
 	hf_api_stop(d->api);
-	if (d->crew)
-		hf_loop_threads_stop(d->crew);
+	if (d->loop_threads)
+		hf_loop_threads_stop(d->loop_threads);
 	hf_portmap_free(d->portmap);
 	if (d->stands_by && hf_reload_is_owed(d->reload))
 		raise(SIGHUP); /* the loop of the standby takes it */
@@ -867,7 +868,7 @@ static void take_down(struct daemon *d)
 	hf_tls_free(d->tls);
 	hf_file_service_free(d->files);
 	hf_rpc_client_free(d->client);
-	hf_loop_threads_free(d->crew);
+	hf_loop_threads_free(d->loop_threads);
 	hf_loop_free(d->loop);
 	hf_rpc_presence_free(d->presence);
 	hf_api_free(d->api);

@@ -30,8 +30,8 @@
 struct hf_file_service {
 	struct hf_exports *exports;
 	struct hf_jobs *jobs;
-	struct hf_disk_queue *lock_fair; /* for the questions that locks have about files */
-	struct hf_watch *watch;          /* watches files that locks asked about; NULL: not available */
+	struct hf_disk_queue *lock_disk_queue; /* for the questions that locks have about files */
+	struct hf_watch *watch;                /* watches files that locks asked about; NULL: not available */
 	struct hf_nfs3 nfs;
 	struct hf_nfs3_recorder recorder;
 	struct hf_audit *audit; /* NULL: none */
@@ -306,7 +306,7 @@ struct hf_nlm_files hf_file_service_nlm(struct hf_file_service *service)
 {
 	return (struct hf_nlm_files){
 		.exports = service->exports,
-		.fair = service->lock_fair,
+		.disk_queue = service->lock_disk_queue,
 		.watch = service->watch,
 		.local = service->local,
 		.export_number_of = hf_export_table_number,
@@ -352,7 +352,7 @@ static int make_local(struct hf_file_service *service, struct hf_loop *loop)
 		.handle = hf_export_table_handle,
 		.disk = hf_export_table_home,
 		.user = &service->export_table,
-		.fair = service->lock_fair,
+		.disk_queue = service->lock_disk_queue,
 	};
 
 	return hf_local_new(&service->local, &options);
@@ -467,7 +467,7 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 	if (r == 0)
 		r = hf_jobs_new(&service->jobs, threads_for_files(config), SPARE_THREADS);
 	if (r == 0)
-		r = hf_disk_queue_new(&service->lock_fair, loop, count_disks(config), LOCK_THREADS);
+		r = hf_disk_queue_new(&service->lock_disk_queue, loop, count_disks(config), LOCK_THREADS);
 	if (r == 0)
 		make_watch(service);
 	if (r == 0)
@@ -497,7 +497,7 @@ struct hf_file_service *hf_file_service_free(struct hf_file_service *service)
 		hf_mount_deinit(&service->mount);
 	hf_nfs3_recorder_deinit(&service->recorder);
 	hf_local_free(service->local);
-	hf_disk_queue_free(service->lock_fair);
+	hf_disk_queue_free(service->lock_disk_queue);
 	hf_watch_free(service->watch);
 	hf_jobs_free(service->jobs);
 	hf_sweeper_free(service->sweeper);
@@ -521,7 +521,7 @@ int hf_file_service_serve(struct hf_file_service *service,
 
 void hf_file_service_wait(struct hf_file_service *service)
 {
-	hf_disk_queue_wait(service->lock_fair);
+	hf_disk_queue_wait(service->lock_disk_queue);
 	hf_jobs_wait(service->jobs);
 	hf_sweeper_wait(service->sweeper);
 }

@@ -12,17 +12,17 @@
 struct hf_loop_threads;
 struct hf_loop;
 
-int hf_loop_threads_new(struct hf_loop_threads **crewp, size_t n);
+int hf_loop_threads_new(struct hf_loop_threads **threadsp, size_t n);
 struct hf_loop_threads *hf_loop_threads_free(
 	struct hf_loop_threads
-		*crew); /* after hf_loop_threads_stop(), when the objects on the loops are freed */
+		*threads); /* after hf_loop_threads_stop(), when the objects on the loops are freed */
 
 HF_DEFINE_CLEANUP(struct hf_loop_threads *, hf_loop_threads_free)
 
-size_t hf_loop_threads_size(const struct hf_loop_threads *crew);
-struct hf_loop *hf_loop_threads_loop(const struct hf_loop_threads *crew, size_t i);
+size_t hf_loop_threads_size(const struct hf_loop_threads *threads);
+struct hf_loop *hf_loop_threads_loop(const struct hf_loop_threads *threads, size_t i);
 
-int hf_loop_threads_start(struct hf_loop_threads *crew);
-void hf_loop_threads_stop(struct hf_loop_threads *crew); /* returns when all threads have ended */
+int hf_loop_threads_start(struct hf_loop_threads *threads);
+void hf_loop_threads_stop(struct hf_loop_threads *threads); /* returns when all threads have ended */
 /* Runs what was posted to the loops and to @home, and what that posts in turn. */
-void hf_loop_threads_drain(struct hf_loop_threads *crew, struct hf_loop *home);
+void hf_loop_threads_drain(struct hf_loop_threads *threads, struct hf_loop *home);

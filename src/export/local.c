@@ -359,7 +359,7 @@ static void open_without_call(struct entry *entry)
 	if (is_full(entry->local))
 		return;
 	opening = opening_new(entry);
-	if (opening && hf_disk_queue_ask(options->fair, options->disk(options->user, entry->export),
+	if (opening && hf_disk_queue_ask(options->disk_queue, options->disk(options->user, entry->export),
 					 &opening->question, NULL, run_opening, on_opened) == 0)
 		entry->is_opening = true;
 	else

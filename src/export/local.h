@@ -42,11 +42,11 @@ struct hf_local_options {
 	/* The handle of the lock table's file in this export; in @room, or @key itself. */
 	struct hf_bytes (*handle)(void *user, uint32_t export, struct hf_bytes key,
 				  uint8_t room[HF_LOCK_HANDLE_MAX]);
-	/* The number of its disk, for @fair. */
+	/* The number of its disk, for @disk_queue. */
 	uint64_t (*disk)(void *user, uint32_t export);
 	void *user;
-	struct hf_disk_queue *fair; /* opens files that waiters need */
-	size_t max_files;           /* files open at a time; 0: a quarter of RLIMIT_NOFILE */
+	struct hf_disk_queue *disk_queue; /* opens files that waiters need */
+	size_t max_files;                 /* files open at a time; 0: a quarter of RLIMIT_NOFILE */
 };
 
 int hf_local_new(struct hf_local **localp, const struct hf_local_options *options);

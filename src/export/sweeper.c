@@ -22,7 +22,7 @@ struct hf_sweeper {
 	_Atomic bool is_stopped;
 	struct hf_timer timer;
 	struct hf_work work;
-	struct hf_disk_queue *fair;
+	struct hf_disk_queue *disk_queue;
 };
 
 struct closing {
@@ -54,8 +54,8 @@ static int start(struct hf_sweeper *sweeper, struct hf_files *files, struct hf_v
 		return hf_trace(-ENOMEM);
 	closing->files = files;
 	closing->volume = volume;
-	r = hf_disk_queue_ask(sweeper->fair, volume->root_stat.st_dev, &closing->question, NULL, run_closing,
-			      on_closed);
+	r = hf_disk_queue_ask(sweeper->disk_queue, volume->root_stat.st_dev, &closing->question, NULL,
+			      run_closing, on_closed);
 	if (r < 0)
 		free(closing);
 	return r;
@@ -132,7 +132,7 @@ int hf_sweeper_new(struct hf_sweeper **sweeperp, struct hf_loop *loop, struct hf
 	sweeper->exports = exports;
 	hf_task_init(&sweeper->task, run_task);
 	hf_timer_init(&sweeper->timer, loop, on_time);
-	r = hf_disk_queue_new(&sweeper->fair, loop, n_disks, SHARED_THREADS);
+	r = hf_disk_queue_new(&sweeper->disk_queue, loop, n_disks, SHARED_THREADS);
 	if (r == 0)
 		r = hf_timer_start(&sweeper->timer, HF_NS_PER_S);
 	if (r < 0)
@@ -153,7 +153,7 @@ static void stop(struct hf_sweeper *sweeper)
 void hf_sweeper_wait(struct hf_sweeper *sweeper)
 {
 	stop(sweeper);
-	hf_disk_queue_wait(sweeper->fair);
+	hf_disk_queue_wait(sweeper->disk_queue);
 }
 
 struct hf_sweeper *hf_sweeper_free(struct hf_sweeper *sweeper)
@@ -161,7 +161,7 @@ struct hf_sweeper *hf_sweeper_free(struct hf_sweeper *sweeper)
 	if (!sweeper)
 		return NULL;
 	stop(sweeper);
-	hf_disk_queue_free(sweeper->fair);
+	hf_disk_queue_free(sweeper->disk_queue);
 	/* Until here its own threads drop files, and so call on_full(). */
 	hf_files_set_on_full(hf_exports_files(sweeper->exports), NULL, NULL);
 	free(sweeper);

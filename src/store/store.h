@@ -23,14 +23,14 @@
  * All functions belong to the loop's thread. Call-backs come from the loop,
  * never from within a put or a delete.
  *
- *	store.c     the front: life, start, stop and loading
- *	write.c     the front: writes, batches, tickets
- *	health.c    the front: failure and recovery of the medium
- *	state.c     what a start may trust of the last run
- *	record.c    facts as bytes; batch.c: the records of one commit
+ *	store.c           the front: life, start, stop and loading
+ *	write.c           the front: writes, batches, tickets
+ *	health.c          the front: failure and recovery of the medium
+ *	state.c           what a start may trust of the last run
+ *	record.c          facts as bytes; batch.c: the records of one commit
  *	latest_records.c  the latest record of each fact; checksum.c: XXH64
- *	offline.c   a store without a server: looking and copying
- *	backend.h   what a medium implements: memory.c, lmdb/, postgres/
+ *	offline.c         a store without a server: looking and copying
+ *	backend.h         what a medium implements: memory.c, lmdb/, postgres/
  */
 #pragma once
 

@@ -12,8 +12,8 @@
 
 /* Never freed before the end: there are as many as file systems were ever exported. */
 struct disk {
-	struct hf_link link;    /* in fair->disks */
-	struct hf_link wanting; /* in fair->wanting, while anything waits */
+	struct hf_link link;    /* in queue->disks */
+	struct hf_link wanting; /* in queue->wanting, while anything waits */
 	uint64_t number;
 	struct hf_client_queue waiting; /* questions */
 	size_t n_busy;                  /* threads */
@@ -21,8 +21,8 @@ struct disk {
 
 struct handful {
 	struct hf_job job;
-	struct hf_link link; /* in fair->idle */
-	struct hf_disk_queue *fair;
+	struct hf_link link; /* in queue->idle */
+	struct hf_disk_queue *queue;
 	struct disk *disk;
 	struct hf_list questions;
 };
@@ -41,11 +41,11 @@ struct hf_disk_queue {
 	struct handful handfuls[];
 };
 
-static struct disk *get_disk(struct hf_disk_queue *fair, uint64_t number)
+static struct disk *get_disk(struct hf_disk_queue *queue, uint64_t number)
 {
 	struct disk *disk;
 
-	hf_list_for_each(link, &fair->disks) {
+	hf_list_for_each(link, &queue->disks) {
 		disk = hf_list_entry(link, struct disk, link);
 		if (disk->number == number)
 			return disk;
@@ -56,24 +56,24 @@ static struct disk *get_disk(struct hf_disk_queue *fair, uint64_t number)
 	disk->number = number;
 	hf_client_queue_init(&disk->waiting);
 	hf_link_init(&disk->wanting);
-	hf_list_push_back(&fair->disks, &disk->link);
-	fair->n_disks++;
+	hf_list_push_back(&queue->disks, &disk->link);
+	queue->n_disks++;
 	return disk;
 }
 
 /* The shared threads that no disk uses. */
-static size_t count_left(const struct hf_disk_queue *fair)
+static size_t count_left(const struct hf_disk_queue *queue)
 {
-	size_t n_taken = HF_MAX(fair->n_disks, fair->n_announced) + fair->n_extra;
+	size_t n_taken = HF_MAX(queue->n_disks, queue->n_announced) + queue->n_extra;
 
-	return fair->n_threads - HF_MIN(n_taken, fair->n_threads);
+	return queue->n_threads - HF_MIN(n_taken, queue->n_threads);
 }
 
-static bool may_have_another(const struct hf_disk_queue *fair, const struct disk *disk)
+static bool may_have_another(const struct hf_disk_queue *queue, const struct disk *disk)
 {
-	if (!fair->n_idle || !disk->n_busy)
-		return fair->n_idle;
-	return disk->n_busy - 1 < (count_left(fair) + disk->n_busy - 1) / 2;
+	if (!queue->n_idle || !disk->n_busy)
+		return queue->n_idle;
+	return disk->n_busy - 1 < (count_left(queue) + disk->n_busy - 1) / 2;
 }
 
 /* Waiting */
@@ -115,26 +115,26 @@ static void run_handful(struct hf_job *job)
 
 static void on_handful_done(struct hf_job *job);
 
-static void start(struct hf_disk_queue *fair, struct disk *disk)
+static void start(struct hf_disk_queue *queue, struct disk *disk)
 {
-	struct handful *handful = hf_list_entry(hf_list_pop_front(&fair->idle), struct handful, link);
+	struct handful *handful = hf_list_entry(hf_list_pop_front(&queue->idle), struct handful, link);
 	struct hf_question *question;
 
-	fair->n_idle--;
-	fair->n_extra += disk->n_busy++ > 0;
+	queue->n_idle--;
+	queue->n_extra += disk->n_busy++ > 0;
 	handful->disk = disk;
 	for (int i = 0; i < HANDFUL && (question = take_question(disk)); i++)
 		hf_list_push_back(&handful->questions, &question->link);
-	hf_jobs_submit(fair->jobs, fair->loop, &handful->job, run_handful, on_handful_done);
+	hf_jobs_submit(queue->jobs, queue->loop, &handful->job, run_handful, on_handful_done);
 }
 
-static void start_what_may(struct hf_disk_queue *fair)
+static void start_what_may(struct hf_disk_queue *queue)
 {
-	hf_list_for_each_safe(link, &fair->wanting) {
+	hf_list_for_each_safe(link, &queue->wanting) {
 		struct disk *disk = hf_list_entry(link, struct disk, wanting);
 
-		while (has_questions(disk) && may_have_another(fair, disk))
-			start(fair, disk);
+		while (has_questions(disk) && may_have_another(queue, disk))
+			start(queue, disk);
 		if (!has_questions(disk))
 			hf_link_remove(&disk->wanting);
 	}
@@ -143,19 +143,19 @@ static void start_what_may(struct hf_disk_queue *fair)
 static void on_handful_done(struct hf_job *job)
 {
 	struct handful *handful = hf_container_of(job, struct handful, job);
-	struct hf_disk_queue *fair = handful->fair;
+	struct hf_disk_queue *queue = handful->queue;
 	struct disk *disk = handful->disk;
 	struct hf_list questions;
 	struct hf_link *link;
 
 	hf_list_init(&questions);
 	hf_list_splice(&questions, &handful->questions);
-	fair->n_extra -= --disk->n_busy > 0;
-	hf_list_push_back(&fair->idle, &handful->link);
-	fair->n_idle++;
+	queue->n_extra -= --disk->n_busy > 0;
+	hf_list_push_back(&queue->idle, &handful->link);
+	queue->n_idle++;
 	hf_list_for_each(each, &questions)
 		end_question(disk, hf_list_entry(each, struct hf_question, link));
-	start_what_may(fair); /* first, so that the threads work meanwhile */
+	start_what_may(queue); /* first, so that the threads work meanwhile */
 	while ((link = hf_list_pop_front(&questions))) {
 		struct hf_question *question = hf_list_entry(link, struct hf_question, link);
 
@@ -164,11 +164,11 @@ static void on_handful_done(struct hf_job *job)
 	}
 }
 
-int hf_disk_queue_ask(struct hf_disk_queue *fair, uint64_t number, struct hf_question *question,
+int hf_disk_queue_ask(struct hf_disk_queue *queue, uint64_t number, struct hf_question *question,
 		      const struct hf_addr *from, void (*run)(struct hf_question *question),
 		      void (*done)(struct hf_question *question))
 {
-	struct disk *disk = get_disk(fair, number);
+	struct disk *disk = get_disk(queue, number);
 
 	if (!disk)
 		return hf_trace(-ENOMEM);
@@ -176,19 +176,19 @@ int hf_disk_queue_ask(struct hf_disk_queue *fair, uint64_t number, struct hf_que
 	question->done = done;
 	hf_link_init(&question->link);
 	if (!has_questions(disk))
-		hf_list_push_back(&fair->wanting, &disk->wanting);
+		hf_list_push_back(&queue->wanting, &disk->wanting);
 	hf_client_queue_push(&disk->waiting, &question->entry, from);
-	start_what_may(fair);
+	start_what_may(queue);
 	return 0;
 }
 
 /* The thread that waits here also runs what is waiting: there may be no other thread. */
-void hf_disk_queue_wait(struct hf_disk_queue *fair)
+void hf_disk_queue_wait(struct hf_disk_queue *queue)
 {
 	struct hf_question *question;
 	struct hf_link *at;
 
-	while ((at = hf_list_pop_front(&fair->wanting))) {
+	while ((at = hf_list_pop_front(&queue->wanting))) {
 		struct disk *disk = hf_list_entry(at, struct disk, wanting);
 
 		while ((question = take_question(disk))) {
@@ -197,53 +197,53 @@ void hf_disk_queue_wait(struct hf_disk_queue *fair)
 			question->done(question);
 		}
 	}
-	hf_jobs_wait(fair->jobs);
+	hf_jobs_wait(queue->jobs);
 }
 
 int hf_disk_queue_new(struct hf_disk_queue **fairp, struct hf_loop *loop, size_t n_disks, size_t n_shared)
 {
 	size_t n_threads = n_disks + n_shared;
-	hf_cleanup(hf_disk_queue_freep) struct hf_disk_queue *fair =
-		calloc(1, sizeof(*fair) + n_threads * sizeof(fair->handfuls[0]));
+	hf_cleanup(hf_disk_queue_freep) struct hf_disk_queue *queue =
+		calloc(1, sizeof(*queue) + n_threads * sizeof(queue->handfuls[0]));
 	int r;
 
-	if (!fair)
+	if (!queue)
 		return hf_trace(-ENOMEM);
-	fair->loop = loop;
-	fair->n_announced = n_disks;
-	fair->n_threads = n_threads;
-	hf_list_init(&fair->disks);
-	hf_list_init(&fair->wanting);
-	hf_list_init(&fair->idle);
-	for (; fair->n_idle < n_threads; fair->n_idle++) {
-		struct handful *handful = &fair->handfuls[fair->n_idle];
+	queue->loop = loop;
+	queue->n_announced = n_disks;
+	queue->n_threads = n_threads;
+	hf_list_init(&queue->disks);
+	hf_list_init(&queue->wanting);
+	hf_list_init(&queue->idle);
+	for (; queue->n_idle < n_threads; queue->n_idle++) {
+		struct handful *handful = &queue->handfuls[queue->n_idle];
 
-		handful->fair = fair;
+		handful->queue = queue;
 		hf_list_init(&handful->questions);
-		hf_list_push_back(&fair->idle, &handful->link);
+		hf_list_push_back(&queue->idle, &handful->link);
 	}
-	r = hf_jobs_new(&fair->jobs, n_threads, 0);
+	r = hf_jobs_new(&queue->jobs, n_threads, 0);
 	if (r < 0)
 		return hf_trace(r);
-	*fairp = fair;
-	fair = NULL;
+	*fairp = queue;
+	queue = NULL;
 	return 0;
 }
 
-struct hf_disk_queue *hf_disk_queue_free(struct hf_disk_queue *fair)
+struct hf_disk_queue *hf_disk_queue_free(struct hf_disk_queue *queue)
 {
 	struct hf_link *link;
 
-	if (!fair)
+	if (!queue)
 		return NULL;
-	assert(hf_list_is_empty(&fair->wanting));
-	hf_jobs_free(fair->jobs);
-	while ((link = hf_list_pop_front(&fair->disks))) {
+	assert(hf_list_is_empty(&queue->wanting));
+	hf_jobs_free(queue->jobs);
+	while ((link = hf_list_pop_front(&queue->disks))) {
 		struct disk *disk = hf_list_entry(link, struct disk, link);
 
 		hf_client_queue_deinit(&disk->waiting);
 		free(disk);
 	}
-	free(fair);
+	free(queue);
 	return NULL;
 }

@@ -31,13 +31,13 @@ struct hf_question {
 /* @n_disks: disks that may be asked. @n_shared: threads beside one for each disk, at least 1. */
 int hf_disk_queue_new(struct hf_disk_queue **fairp, struct hf_loop *loop, size_t n_disks, size_t n_shared);
 /* To stop, as with hf_jobs_wait(). */
-void hf_disk_queue_wait(struct hf_disk_queue *fair);
-struct hf_disk_queue *hf_disk_queue_free(struct hf_disk_queue *fair);
+void hf_disk_queue_wait(struct hf_disk_queue *queue);
+struct hf_disk_queue *hf_disk_queue_free(struct hf_disk_queue *queue);
 
 HF_DEFINE_CLEANUP(struct hf_disk_queue *, hf_disk_queue_free)
 
 /* @disk: any number that names it. @from: the address to charge, as in vfs/client_queue.h. run() and done()
  * are called, in this order. -ENOMEM: neither is. */
-int hf_disk_queue_ask(struct hf_disk_queue *fair, uint64_t disk, struct hf_question *question,
+int hf_disk_queue_ask(struct hf_disk_queue *queue, uint64_t disk, struct hf_question *question,
 		      const struct hf_addr *from, void (*run)(struct hf_question *question),
 		      void (*done)(struct hf_question *question));

@@ -286,7 +286,7 @@ static HF_NOINLINE enum hf_nlm_stat ask(struct hf_nlm_op *op, const struct hf_nl
 		.right = right,
 		.opens = opens,
 	};
-	if (hf_disk_queue_ask(op->nlm->files.fair, disk_of(op), &op->asking.asked, &payer, run_question,
+	if (hf_disk_queue_ask(op->nlm->files.disk_queue, disk_of(op), &op->asking.asked, &payer, run_question,
 			      on_answer) < 0) {
 		op->asking.right.stat = HF_NLM_DENIED_NOLOCKS;
 		hf_nlm_op_resume(op);

@@ -14,7 +14,7 @@
  *	meet_host.c           a client that may not exist waits until its host answers
  *	renamed.c             a client that was renamed while it held locks
  *	file_access.c         which file a handle is, and may the caller lock it
- *	transport.c                 may a call about an export that demands TLS come this way?
+ *	transport.c           may a call about an export that demands TLS come this way?
  *	known_handle.c        which export and file were these bytes found to be?
  *	op.c                  an operation: suspended, resumed, replied to; owner queues
  *	trace.c               what observers, the log and the counters are told; status of an answer
@@ -55,7 +55,7 @@ struct hf_watch;
 /* The files behind file handles. */
 struct hf_nlm_files {
 	struct hf_exports *exports;
-	struct hf_disk_queue *fair; /* runs what may wait for a disk */
+	struct hf_disk_queue *disk_queue; /* runs what may wait for a disk */
 	struct hf_watch *watch; /* tells of changes to files, so that rights are remembered; NULL: none is */
 	struct hf_local *local; /* takes locks in the kernel, too; or NULL */
 	/* export_number_of(): the lock table's number for an export, 0 if there is none. *homep is the export

@@ -28,7 +28,7 @@ struct asked {
 
 struct bed {
 	struct hf_loop *loop;
-	struct hf_disk_queue *fair;
+	struct hf_disk_queue *disk_queue;
 	struct disk disks[N_DISKS];
 	struct asked *all[2 * N_DISKS * N_QUESTIONS];
 	size_t n;
@@ -60,7 +60,9 @@ static void ask_from(struct bed *bed, int disk, const struct hf_addr *from)
 	struct asked *asked = bed->all[bed->n++] = calloc(1, sizeof(*asked));
 
 	asked->disk = &bed->disks[disk];
-	assert_int_equal(hf_disk_queue_ask(bed->fair, (uint64_t)disk, &asked->question, from, run, done), 0);
+	assert_int_equal(hf_disk_queue_ask(bed->disk_queue, (uint64_t)disk, &asked->question, from, run,
+					   done),
+			 0);
 }
 
 static void ask(struct bed *bed, int disk)
@@ -81,7 +83,8 @@ static int set_up_for(void **state, size_t n_disks)
 	*state = bed;
 	for (int i = 0; i < N_DISKS; i++)
 		pthread_mutex_init(&bed->disks[i].lock, NULL);
-	return hf_loop_new(&bed->loop) < 0 || hf_disk_queue_new(&bed->fair, bed->loop, n_disks, N_SHARED) < 0;
+	return hf_loop_new(&bed->loop) < 0 ||
+	       hf_disk_queue_new(&bed->disk_queue, bed->loop, n_disks, N_SHARED) < 0;
 }
 
 static int set_up(void **state)
@@ -98,14 +101,14 @@ static int tear_down(void **state)
 {
 	struct bed *bed = *state;
 
-	hf_disk_queue_wait(bed->fair);
+	hf_disk_queue_wait(bed->disk_queue);
 	while (hf_loop_drain(bed->loop))
 		;
 	for (size_t i = 0; i < bed->n; i++) {
 		assert_true(bed->all[i]->is_done);
 		free(bed->all[i]);
 	}
-	hf_disk_queue_free(bed->fair);
+	hf_disk_queue_free(bed->disk_queue);
 	hf_loop_free(bed->loop);
 	free(bed);
 	return 0;
