@@ -21,7 +21,7 @@
 #include "daemon/files.h"
 #include "daemon/listen.h"
 #include "daemon/manager.h"
-#include "daemon/member.h"
+#include "daemon/cluster_node.h"
 #include "daemon/operator.h"
 #include "daemon/ports_file.h"
 #include "daemon/process.h"
@@ -63,9 +63,9 @@ struct daemon {
 	struct hf_config *config; /* as at the start */
 	const struct hf_args *args;
 	struct hf_state_dir *state_dir;
-	struct hf_member *member;   /* NULL: no cluster */
-	struct hf_cluster *cluster; /* its own; NULL: no cluster */
-	struct hf_loop *loop;       /* the home loop */
+	struct hf_cluster_node *node; /* NULL: no cluster */
+	struct hf_cluster *cluster;   /* its own; NULL: no cluster */
+	struct hf_loop *loop;         /* the home loop */
 	struct hf_loop_threads *loop_threads;
 	char name[HF_SETUP_NAME]; /* the name that peers know the server by */
 	struct hf_rpc_client *client;
@@ -102,7 +102,7 @@ static void forget_service(struct daemon *d)
 		.config = d->config,
 		.args = d->args,
 		.state_dir = d->state_dir,
-		.member = d->member,
+		.node = d->node,
 		.cluster = d->cluster,
 		.ports = d->ports,
 	};
@@ -376,7 +376,7 @@ static int on_exports_taken(void *user, struct hf_config *config)
 {
 	struct daemon *d = user;
 	struct hf_config_exports before = d->config->exports;
-	hf_cleanup(hf_freep) char *exports = hf_member_describe_exports(config);
+	hf_cleanup(hf_freep) char *exports = hf_cluster_node_describe_exports(config);
 
 	if (!exports || hf_cluster_set_exports(d->cluster, exports) < 0) {
 		hf_log_error("the other nodes cannot be told of the new exports. Reload again", "error=%s",
@@ -755,22 +755,22 @@ static int prepare(struct daemon *d)
 	hf_process_raise_file_limit(); /* before other parts plan with the limit */
 	/* Before rights are dropped. */
 	if (r == 0 && hf_config_has_cluster(d->config))
-		r = hf_member_new(&d->member, d->config);
+		r = hf_cluster_node_new(&d->node, d->config);
 	hf_sandbox_limit_caps(d->config->cluster.addresses.n > 0);
 	/* Before anything is opened: later parts ask only once which rights they have and which user owns the
 	 * server's files. */
 	if (r == 0)
 		r = drop_privileges(d);
-	if (r == 0 && d->member)
-		r = hf_member_fork_witness(d->member, d->config);
+	if (r == 0 && d->node)
+		r = hf_cluster_node_fork_witness(d->node, d->config);
 	/* While there is only one thread: new threads inherit the filter. */
 	if (r == 0)
 		hf_sandbox_enter();
 	/* Files on a hung disk may occupy their threads for ever; the store needs threads of its own. */
 	hf_work_set_threads(hf_file_service_threads(d->config) + OTHER_WORKS);
-	if (r == 0 && d->member) {
-		r = hf_member_start(d->member, d->config, d->state_dir);
-		d->cluster = hf_member_cluster(d->member);
+	if (r == 0 && d->node) {
+		r = hf_cluster_node_start(d->node, d->config, d->state_dir);
+		d->cluster = hf_cluster_node_cluster(d->node);
 	}
 	return hf_trace(r);
 }
@@ -911,7 +911,7 @@ static int run_in_cluster(struct daemon *d)
 	const struct hf_standby_options options = {
 		.config = d->config,
 		.args = d->args,
-		.member = d->member,
+		.node = d->node,
 		.state_dir = d->state_dir,
 		.ports = &d->ports,
 		.server_name = d->name,
@@ -946,7 +946,7 @@ int hf_daemon_run(struct hf_config *config, const struct hf_args *args)
 		r = run_in_cluster(&d);
 	else
 		r = run_service(&d);
-	hf_member_free(d.member);
+	hf_cluster_node_free(d.node);
 	hf_state_dir_close(d.state_dir);
 	hf_config_free(d.config);
 	return r < 0 ? EXIT_FAILURE : EXIT_SUCCESS;

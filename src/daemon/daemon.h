@@ -9,7 +9,8 @@
  *	setup.c          translates the configuration into options of other parts
  *	files.c          exports, file threads, NFS and MOUNT
  *	operator.c       the API; listen.c: the sockets of RPC; loop_threads.c: the further loops
- *	standby.c        the process while another node serves; member.c: this process as a node of a cluster
+ *	standby.c        the process while another node serves
+ *	cluster_node.c   this process as a node of a cluster
  *	reload.c         SIGHUP; certificates.c: loads the certificates
  *	state_dir.c      the state directory; ports_file.c: the ports in it; port_check.c: --check-ports
  *	process.c        user and limits; sandbox.c: capabilities and system calls

@@ -16,7 +16,7 @@
 #include "daemon/certificates.h"
 #include "daemon/config.h"
 #include "daemon/manager.h"
-#include "daemon/member.h"
+#include "daemon/cluster_node.h"
 #include "daemon/operator.h"
 #include "daemon/ports_file.h"
 #include "daemon/process.h"
@@ -110,7 +110,7 @@ static int on_exports_taken(void *user, struct hf_config *reloaded)
 {
 	struct standby *standby = user;
 	struct hf_config *config = standby->options->config;
-	hf_cleanup(hf_freep) char *exports = hf_member_describe_exports(reloaded);
+	hf_cleanup(hf_freep) char *exports = hf_cluster_node_describe_exports(reloaded);
 	struct hf_config_exports before = config->exports;
 	int r = exports ? hf_cluster_set_exports(standby->cluster, exports) : -ENOMEM;
 
@@ -277,7 +277,7 @@ static void take_down(struct standby *standby)
 
 int hf_standby_run(const struct hf_standby_options *options)
 {
-	struct standby standby = { .options = options, .cluster = hf_member_cluster(options->member) };
+	struct standby standby = { .options = options, .cluster = hf_cluster_node_cluster(options->node) };
 	struct hf_process_end *limit = NULL;
 	int r = start(&standby);
 

@@ -6,7 +6,7 @@
 
 struct hf_args;
 struct hf_config;
-struct hf_member;
+struct hf_cluster_node;
 struct hf_ports;
 struct hf_state_dir;
 
@@ -20,7 +20,7 @@ struct hf_standby_options {
 	/* A reload replaces its exports and the log level. */
 	struct hf_config *config;
 	const struct hf_args *args;
-	struct hf_member *member;
+	struct hf_cluster_node *node;
 	struct hf_state_dir *state_dir;
 	struct hf_ports *ports; /* of the API alone */
 	const char *server_name;

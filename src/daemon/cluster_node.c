@@ -1,4 +1,4 @@
-#include "daemon/member.h"
+#include "daemon/cluster_node.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -27,7 +27,7 @@
 #define KNOWN      "cluster.known"
 #define ERROR_SIZE 512
 
-struct hf_member {
+struct hf_cluster_node {
 	struct hf_presence *presence; /* NULL: no addresses */
 	struct hf_fence *fence;       /* NULL: none */
 	struct hf_witness *witness;
@@ -105,7 +105,7 @@ static void put_export(FILE *out, const struct hf_config_export *export)
 	fputc('\n', out);
 }
 
-char *hf_member_describe_exports(const struct hf_config *config)
+char *hf_cluster_node_describe_exports(const struct hf_config *config)
 {
 	size_t n = config->exports.n, len;
 	hf_cleanup(hf_freep) const struct hf_config_export **sorted = calloc(n + 1, sizeof(*sorted));
@@ -128,26 +128,26 @@ char *hf_member_describe_exports(const struct hf_config *config)
 
 /* The state directory */
 
-static int read_instance(struct hf_member *member)
+static int read_instance(struct hf_cluster_node *node)
 {
 	uint8_t bytes[(HF_NODE_ID - 1) / 2];
-	int r = hf_state_dir_read(member->dir, INSTANCE, member->instance, sizeof(member->instance));
+	int r = hf_state_dir_read(node->dir, INSTANCE, node->instance, sizeof(node->instance));
 
-	if (r == 0 && strlen(member->instance) == HF_NODE_ID - 1)
+	if (r == 0 && strlen(node->instance) == HF_NODE_ID - 1)
 		return 0;
 	if (r < 0 && r != -ENOENT)
 		return hf_trace(r);
 	if (getrandom(bytes, sizeof(bytes), 0) != sizeof(bytes))
 		return hf_trace(-EIO);
-	*hf_hex_put(member->instance, bytes, sizeof(bytes)) = '\0';
-	return hf_trace(hf_state_dir_save(member->dir, INSTANCE, member->instance, HF_NODE_ID - 1));
+	*hf_hex_put(node->instance, bytes, sizeof(bytes)) = '\0';
+	return hf_trace(hf_state_dir_save(node->dir, INSTANCE, node->instance, HF_NODE_ID - 1));
 }
 
-static void read_known(struct hf_member *member, uint64_t *epochp, int32_t *statep)
+static void read_known(struct hf_cluster_node *node, uint64_t *epochp, int32_t *statep)
 {
 	char text[64];
 
-	if (hf_state_dir_read(member->dir, KNOWN, text, sizeof(text)) < 0 ||
+	if (hf_state_dir_read(node->dir, KNOWN, text, sizeof(text)) < 0 ||
 	    sscanf(text, "%" SCNu64 " %" SCNd32, epochp, statep) != 2)
 		*epochp = 0, *statep = 0;
 }
@@ -155,145 +155,146 @@ static void read_known(struct hf_member *member, uint64_t *epochp, int32_t *stat
 /* On the cluster's thread, which tries again. */
 static int remember(void *user, uint64_t epoch, int32_t state)
 {
-	struct hf_member *member = user;
+	struct hf_cluster_node *node = user;
 	char text[64];
 	int len = snprintf(text, sizeof(text), "%" PRIu64 " %" PRId32 "\n", epoch, state);
-	int r = hf_state_dir_save(member->dir, KNOWN, text, (size_t)len);
+	int r = hf_state_dir_save(node->dir, KNOWN, text, (size_t)len);
 
-	if (r < 0 && r != member->known_error)
+	if (r < 0 && r != node->known_error)
 		hf_log_warn("cannot write to the state directory; it is tried again",
 			    "file=" KNOWN " error=%s", strerrorname_np(-r));
-	else if (r == 0 && member->known_error)
+	else if (r == 0 && node->known_error)
 		hf_log_info("can write to the state directory again", "file=" KNOWN);
-	member->known_error = r;
+	node->known_error = r;
 	return r;
 }
 
 /* Life */
 
-static int read_addresses(struct hf_member *member, const struct hf_config *config)
+static int read_addresses(struct hf_cluster_node *node, const struct hf_config *config)
 {
 	const struct hf_config_service_addresses *wanted = &config->cluster.addresses;
 
-	member->addresses = calloc(wanted->n + 1, sizeof(*member->addresses));
-	if (!member->addresses)
+	node->addresses = calloc(wanted->n + 1, sizeof(*node->addresses));
+	if (!node->addresses)
 		return hf_trace(-ENOMEM);
-	member->n_addresses = wanted->n;
+	node->n_addresses = wanted->n;
 	for (size_t i = 0; i < wanted->n; i++)
-		if (hf_service_address_parse(&member->addresses[i], wanted->items[i].text))
+		if (hf_service_address_parse(&node->addresses[i], wanted->items[i].text))
 			return hf_trace(-EINVAL);
 	return 0;
 }
 
-static int make_presence(struct hf_member *member)
+static int make_presence(struct hf_cluster_node *node)
 {
 	char error[ERROR_SIZE] = "";
 	int r;
 
-	if (!member->n_addresses)
+	if (!node->n_addresses)
 		return 0;
-	r = hf_presence_new(&member->presence, member->addresses, member->n_addresses, error, sizeof(error));
+	r = hf_presence_new(&node->presence, node->addresses, node->n_addresses, error, sizeof(error));
 	if (r < 0)
 		hf_log_error("cannot use cluster.addresses", "reason=%s", *error ? error : strerror(-r));
 	return r;
 }
 
-int hf_member_fork_witness(struct hf_member *member, const struct hf_config *config)
+int hf_cluster_node_fork_witness(struct hf_cluster_node *node, const struct hf_config *config)
 {
 	const struct hf_witness_options options = {
 		.postgres = config->store.postgres,
 		.service = config->cluster.service,
 		.lease_ns = (uint64_t)config->cluster.lease_seconds * HF_NS_PER_S,
-		.addresses = member->addresses,
-		.n_addresses = member->n_addresses,
+		.addresses = node->addresses,
+		.n_addresses = node->n_addresses,
 		.confine = hf_sandbox_enter,
 	};
 
-	return hf_witness_new(&member->witness, &options);
+	return hf_witness_new(&node->witness, &options);
 }
 
-int hf_member_new(struct hf_member **memberp, const struct hf_config *config)
+int hf_cluster_node_new(struct hf_cluster_node **nodep, const struct hf_config *config)
 {
-	hf_cleanup(hf_member_freep) struct hf_member *member = calloc(1, sizeof(*member));
+	hf_cleanup(hf_cluster_node_freep) struct hf_cluster_node *node = calloc(1, sizeof(*node));
 	int r;
 
-	if (!member)
+	if (!node)
 		return hf_trace(-ENOMEM);
-	r = read_addresses(member, config);
+	r = read_addresses(node, config);
 	if (r == 0)
-		r = make_presence(member);
+		r = make_presence(node);
 	if (r == 0 && *config->cluster.fence)
-		r = hf_fence_new(&member->fence, config->cluster.fence);
+		r = hf_fence_new(&node->fence, config->cluster.fence);
 	if (r < 0)
 		return hf_trace(r);
-	*memberp = member;
-	member = NULL;
+	*nodep = node;
+	node = NULL;
 	return 0;
 }
 
-struct hf_member *hf_member_free(struct hf_member *member)
+struct hf_cluster_node *hf_cluster_node_free(struct hf_cluster_node *node)
 {
-	if (!member)
+	if (!node)
 		return NULL;
-	hf_cluster_free(member->cluster);
-	hf_witness_free(member->witness);
-	hf_presence_free(member->presence);
-	free(member->addresses);
-	if (member->fence)
-		hf_fence_free(member->fence);
-	free(member->exports);
-	free(member);
+	hf_cluster_free(node->cluster);
+	hf_witness_free(node->witness);
+	hf_presence_free(node->presence);
+	free(node->addresses);
+	if (node->fence)
+		hf_fence_free(node->fence);
+	free(node->exports);
+	free(node);
 	return NULL;
 }
 
-int hf_member_start(struct hf_member *member, const struct hf_config *config, struct hf_state_dir *dir)
+int hf_cluster_node_start(struct hf_cluster_node *node, const struct hf_config *config,
+			  struct hf_state_dir *dir)
 {
 	struct hf_cluster_options options = {
 		.postgres = config->store.postgres,
 		.node = {
 			.service = config->cluster.service,
-			.node = hf_setup_node_name(config, member->node),
-			.instance = member->instance,
+			.node = hf_setup_node_name(config, node->node),
+			.instance = node->instance,
 			.version = HF_VERSION,
 			.lease_ns = (uint64_t)config->cluster.lease_seconds * HF_NS_PER_S,
 			.automatic = config->cluster.automatic,
-			.has_fence = member->fence != NULL,
+			.has_fence = node->fence != NULL,
 		},
-		.fence = member->fence,
-		.witness = member->witness,
-		.presence = member->presence,
+		.fence = node->fence,
+		.witness = node->witness,
+		.presence = node->presence,
 		.remember = remember,
-		.user = member,
+		.user = node,
 	};
 	int r;
 
-	member->dir = dir;
+	node->dir = dir;
 	if (config->store.lock_durability == HF_CONFIG_DURABILITY_NONE)
 		hf_log_warn(
 			"locks are not stored (store.lock_durability: none): clients must reclaim after each "
 			"takeover",
 			"service=%s", config->cluster.service);
-	r = hf_seal_key_find(&member->key, config->server.state_dir);
+	r = hf_seal_key_find(&node->key, config->server.state_dir);
 	if (r < 0 && r != -ENOENT)
 		return hf_trace(r);
 	if (r == 0) {
-		options.node.key = member->key.bytes;
-		options.node.key_print = hf_seal_key_print(&member->key);
+		options.node.key = node->key.bytes;
+		options.node.key_print = hf_seal_key_print(&node->key);
 	}
-	r = read_instance(member);
+	r = read_instance(node);
 	if (r < 0)
 		return hf_trace(r);
-	read_known(member, &options.known_epoch, &options.known_state);
-	options.node.exports = member->exports = hf_member_describe_exports(config);
-	if (!member->exports)
+	read_known(node, &options.known_epoch, &options.known_state);
+	options.node.exports = node->exports = hf_cluster_node_describe_exports(config);
+	if (!node->exports)
 		return hf_trace(-ENOMEM);
-	r = hf_cluster_new(&member->cluster, &options);
+	r = hf_cluster_new(&node->cluster, &options);
 	if (r == 0)
-		r = hf_cluster_start(member->cluster);
+		r = hf_cluster_start(node->cluster);
 	return hf_trace(r);
 }
 
-struct hf_cluster *hf_member_cluster(struct hf_member *member)
+struct hf_cluster *hf_cluster_node_cluster(struct hf_cluster_node *node)
 {
-	return member->cluster;
+	return node->cluster;
 }

@@ -13,21 +13,22 @@
 
 struct hf_cluster;
 struct hf_config;
-struct hf_member;
+struct hf_cluster_node;
 struct hf_state_dir;
 
 /* Before the sandbox: opens its sockets and forks the helper that runs cluster.fence. Logs what is wrong. */
-int hf_member_new(struct hf_member **memberp, const struct hf_config *config);
-struct hf_member *hf_member_free(struct hf_member *member);
+int hf_cluster_node_new(struct hf_cluster_node **nodep, const struct hf_config *config);
+struct hf_cluster_node *hf_cluster_node_free(struct hf_cluster_node *node);
 
-HF_DEFINE_CLEANUP(struct hf_member *, hf_member_free)
+HF_DEFINE_CLEANUP(struct hf_cluster_node *, hf_cluster_node_free)
 
 /* When the rights are as they stay, before the sandbox: forks the witness. */
-int hf_member_fork_witness(struct hf_member *member, const struct hf_config *config);
+int hf_cluster_node_fork_witness(struct hf_cluster_node *node, const struct hf_config *config);
 /* After the sandbox: begins to watch the database. Logs what is wrong. */
-int hf_member_start(struct hf_member *member, const struct hf_config *config, struct hf_state_dir *dir);
-struct hf_cluster *hf_member_cluster(struct hf_member *member);
+int hf_cluster_node_start(struct hf_cluster_node *node, const struct hf_config *config,
+			  struct hf_state_dir *dir);
+struct hf_cluster *hf_cluster_node_cluster(struct hf_cluster_node *node);
 
 /* The exports, as nodes compare them: a line for each, in the order of their names. To be freed; NULL: no
  * memory. */
-char *hf_member_describe_exports(const struct hf_config *config);
+char *hf_cluster_node_describe_exports(const struct hf_config *config);
