@@ -1,6 +1,6 @@
 /*
  * What settings take for each call, without the call. metrics.per_client: counting a call of the same pair
- *again and again, and of pairs in turn, up to more than there is room for. log.slow_ms: a look at the clock.
+ * again and again, and of pairs in turn, up to more than there is room for. log.slow_ms: a look at the clock.
  *
  *	per_call [PROGRAM [ROUNDS]]
  *

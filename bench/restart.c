@@ -11,8 +11,8 @@
  * others use the machine, too; CPU seconds are those of the daemon up to then.
  *
  * With --beside, another build starts in the same rounds, in turn the first and the second, with a store of
- *its own and the same locks. The medians of both count then. A ratio to the other build is the median of the
- *ratios within a round: the speed of a machine changes less there. Prints JSON.
+ * its own and the same locks. The medians of both count then. A ratio to the other build is the median of the
+ * ratios within a round: the speed of a machine changes less there. Prints JSON.
  */
 #include <arpa/inet.h>
 #include <errno.h>

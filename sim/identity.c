@@ -3,12 +3,13 @@
  * clear beside their connections (rule TLS):
  *
  *	- A call about such a file is served only to an address that had a connection which the file accepts,
- *	  at some time since the call was made, or within the server's grace before that. If the file demands
- *a certificate, it must be the host's own: no other one counts for a name that holds something. After its
- *	  start the server counts what is stored of a host as a connection that has just ended.
+ *	  at some time since the call was made, or within the server's grace before that. If the file
+ *	  demands a certificate, it must be the host's own: no other one counts for a name that holds
+ *	  something. After its start the server counts what is stored of a host as a connection that has
+ *	  just ended.
  *	- What a host is told to have there is stored with the host's identity.
- *	- What a host has there is released as that of a dead client only if the host has connected since its
- *last call that was served, with its own certificate.
+ *	- What a host has there is released as that of a dead client only if the host has connected since
+ *	  its last call that was served, with its own certificate.
  *	- A host with a connection is not refused (rule FILE, see fate.c).
  */
 #include <stdio.h>

@@ -12,12 +12,14 @@
  *	reservation   u64 id   u16 length   blob (a reservation)
  *	waiter  as a lock, then u8 is_granted   u16 length   route
  *	client  u64 registered_at last_seen   i32 sm_state   u32 program version procedure
- *	        u8 flags: 1 has_callback, 2 is_privileged, 4 is_state_unproven, 8 has told_state, 16
- *is_secured addresses (u8 family ip[16]   u16 port   u32 scope) twice   priv[16] u16 lengths of id protocol
- *mon_name callback_host   then those bytes i32 told_state, and u16 length of identity and its bytes, where
- *the flags say so state   u64 epoch   i32 sm_state   u8 is_clean   u8 flags: 1 is_complete, 2 is_settled   u8
- *durability u16 lengths of boot_id medium   then those bytes delete  u64 id, or for a client u16 length and
- *its id
+ *	        u8 flags: 1 has_callback, 2 is_privileged, 4 is_state_unproven,
+ *	                  8 has told_state, 16 is_secured
+ *	        addresses (u8 family ip[16]   u16 port   u32 scope) twice   priv[16]
+ *	        u16 lengths of id protocol mon_name callback_host   then those bytes
+ *	        where the flags say so: i32 told_state; u16 length of identity and its bytes
+ *	state   u64 epoch   i32 sm_state   u8 is_clean   u8 flags: 1 is_complete, 2 is_settled
+ *	        u8 durability   u16 lengths of boot_id medium   then those bytes
+ *	delete  u64 id, or for a client u16 length and its id
  *
  * The decoder trusts nothing: it reads files that may be torn, damaged or not from
  * this server.

@@ -1,13 +1,13 @@
 /*
  * A node's hands on its host, for test_cluster_host.py: what src/cluster does, in the daemon's sandbox, one
- *command from each line of the input, one line of output for each.
+ * command from each line of the input, one line of output for each.
  *
  *	cluster_host [--fence COMMAND] [--user NAME STATE_DIR] ADDRESS/PREFIX%INTERFACE...
  *
  *	hold MS | give_up | announce | nudge SERVICE CLIENT | link | wait_link MS | fence NODE MS
  *
  * Answers: "ok", "ok TEXT", "down INTERFACE", "missing INTERFACE", "failed TEXT". After "ready" it is in the
- *sandbox.
+ * sandbox.
  */
 #include <errno.h>
 #include <poll.h>

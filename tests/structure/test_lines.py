@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The maps of the folders, kept true. The main header of each folder has a line for every .c of the folder, and for no other (proc_*.c stands
 for several). Where a header says that a file calls only files below it in its list, no file uses a function, or a table, of a file above it.
-A comment names no function that does not exist.
+A comment names no function that does not exist, and no line of it was broken by the formatter.
 
     test_lines.py SRC
 """
@@ -55,6 +55,14 @@ def unknown(src):
             yield f"{path}: a comment names {name}(), which does not exist"
 
 
+def broken(src):
+    folders = [src.parent / name for name in ("src", "sim", "tests", "bench", "fuzz", "standin")]
+    for path in sorted(path for folder in folders for path in folder.rglob("*.[ch]") if "node_modules" not in path.parts):
+        for number, line in enumerate(path.read_text().splitlines(), 1):
+            if re.match(r" \*[A-Za-z]", line):
+                yield f"{path}:{number}: a line of a comment begins without a space; it was too long for the formatter"
+
+
 def main():
     src = pathlib.Path(sys.argv[1])
     folders = [folder for folder in sorted({path.parent for path in src.rglob("*.c")}) if folder.relative_to(src).as_posix() not in WITHOUT]
@@ -62,6 +70,7 @@ def main():
     found = [fault for folder in folders for fault in missing(folder, src)]
     found += [fault for header in headers for fault in upward(header)]
     found += unknown(src)
+    found += broken(src)
     print("\n".join(found) or f"{len(folders)} maps are true, {len(headers)} of them with an order")
     return 1 if found or not headers else 0
 

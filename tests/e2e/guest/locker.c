@@ -1,7 +1,7 @@
 /*
  * A process with one file open that does what it is told on its standard input, one line at a time, and
- *answers each with one line: so that several lock owners live on one machine, and a lock lives from one act
- *of a play to the next.
+ * answers each with one line: so that several lock owners live on one machine, and a lock lives from one act
+ * of a play to the next.
  *
  *	locker FILE
  *	set r|w START LENGTH	fcntl F_SETLK; length 0: to the end
@@ -14,7 +14,7 @@
  *	close			close the file and end
  *
  * Answers: granted, denied, interrupted, unlocked, free, held r|w START LENGTH, done, text …, or the name of
- *an errno.
+ * an errno.
  */
 #define _GNU_SOURCE
 #include <errno.h>

@@ -42,14 +42,14 @@ void __wrap_hf_files_set_on_full(struct hf_files *files, void (*fn)(void *user),
 	__real_hf_files_set_on_full(files, fn, user);
 }
 
-void __real_hf_fair_wait(struct hf_disk_queue *fair);
-void __wrap_hf_fair_wait(struct hf_disk_queue *fair);
+void __real_hf_disk_queue_wait(struct hf_disk_queue *fair);
+void __wrap_hf_disk_queue_wait(struct hf_disk_queue *fair);
 
 /* Until here the disk did not answer. */
-void __wrap_hf_fair_wait(struct hf_disk_queue *fair)
+void __wrap_hf_disk_queue_wait(struct hf_disk_queue *fair)
 {
 	atomic_store_explicit(&may_leave, true, memory_order_relaxed);
-	__real_hf_fair_wait(fair);
+	__real_hf_disk_queue_wait(fair);
 }
 
 static int set_up(void **state)

@@ -48,17 +48,17 @@ static struct {
 	void (*meanwhile)(void); /* before it fails */
 } bed;
 
-int __real_hf_fair_ask(struct hf_disk_queue *fair, uint64_t disk, struct hf_question *question,
-		       const struct hf_addr *from, void (*run)(struct hf_question *question),
-		       void (*done)(struct hf_question *question));
-int __wrap_hf_fair_ask(struct hf_disk_queue *fair, uint64_t disk, struct hf_question *question,
-		       const struct hf_addr *from, void (*run)(struct hf_question *question),
-		       void (*done)(struct hf_question *question));
-int __wrap_hf_fair_ask(struct hf_disk_queue *fair, uint64_t disk, struct hf_question *question,
-		       const struct hf_addr *from, void (*run)(struct hf_question *question),
-		       void (*done)(struct hf_question *question))
+int __real_hf_disk_queue_ask(struct hf_disk_queue *fair, uint64_t disk, struct hf_question *question,
+			     const struct hf_addr *from, void (*run)(struct hf_question *question),
+			     void (*done)(struct hf_question *question));
+int __wrap_hf_disk_queue_ask(struct hf_disk_queue *fair, uint64_t disk, struct hf_question *question,
+			     const struct hf_addr *from, void (*run)(struct hf_question *question),
+			     void (*done)(struct hf_question *question));
+int __wrap_hf_disk_queue_ask(struct hf_disk_queue *fair, uint64_t disk, struct hf_question *question,
+			     const struct hf_addr *from, void (*run)(struct hf_question *question),
+			     void (*done)(struct hf_question *question))
 {
-	return bed.ask_fails ? -ENOMEM : __real_hf_fair_ask(fair, disk, question, from, run, done);
+	return bed.ask_fails ? -ENOMEM : __real_hf_disk_queue_ask(fair, disk, question, from, run, done);
 }
 
 int __real_hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf_local_opened opened);
