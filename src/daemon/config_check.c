@@ -181,12 +181,6 @@ static int check_service_addresses(struct hf_config_load *load)
 {
 	const struct hf_config *config = load->config;
 
-	if (config->cluster.addresses.n && config->cluster.lease_seconds < 2)
-		return hf_config_complain(
-			&load->error, source_of(load, "cluster.lease_seconds"),
-			"cluster.lease_seconds is %" PRId64 ", and cluster.addresses is set: addresses leave "
-			"a node after whole seconds, so that two nodes could have one; give 2 or more",
-			config->cluster.lease_seconds);
 	for (size_t i = 0; i < config->cluster.addresses.n; i++) {
 		const struct hf_config_service_address *address = &config->cluster.addresses.items[i];
 		char quoted[HF_CONFIG_QUOTE_SIZE];

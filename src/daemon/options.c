@@ -186,7 +186,8 @@ const struct hf_option hf_options[] = {
 	{ "cluster", "lease_seconds", HF_OPTION_NUMBER, .preset = "3", .min = 1, .max = 3600,
 	  AT(cluster.lease_seconds),
 	  .help = "How long the active node serves without an answer of the database. Another node takes "
-		  "over after four thirds of it. The same on all nodes; at least 2 with cluster.addresses." },
+		  "over after four thirds of it. The same on all nodes; 2 or more is better with "
+		  "cluster.addresses." },
 	{ "cluster", "addresses", HF_OPTION_SERVICE_ADDRESSES, .preset = "", .min = 0,
 	  .max = HF_CONFIG_MAX_ITEMS, AT(cluster.addresses),
 	  .help = "The service's addresses, as ADDRESS/PREFIX%INTERFACE, which this node holds while it "

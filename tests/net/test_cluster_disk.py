@@ -56,6 +56,7 @@ class DeadDisk(Takeover):
 class StuckDisk(DeadDisk):
     """A disk that hangs on the second node alone: the first one has another directory there."""
 
+    lease = 1  # a node that takes the service over has twenty leases for that
 
     @classmethod
     def setUpClass(cls):

@@ -129,20 +129,6 @@ static void test_keys_need_a_service(void **state)
 	hf_config_free(load_good("cluster: {node: a, lease_seconds: 9, automatic: false}\n"));
 }
 
-static void test_addresses_need_a_lease_of_two_seconds(void **state)
-{
-	static const char wrong[] =
-		STORE "cluster:\n  service: nfs\n  lease_seconds: 1\n  addresses: [192.0.2.10/24%eth0]\n";
-
-	expect_wrong(
-		wrong,
-		"f.yaml:4: cluster.lease_seconds is 1, and cluster.addresses is set: addresses leave a node "
-		"after whole seconds, so that two nodes could have one; give 2 or more");
-	hf_config_free(load_good(STORE "cluster: {service: nfs, lease_seconds: 2, addresses: "
-				       "[192.0.2.10/24%eth0]}\n"));
-	hf_config_free(load_good(STORE "cluster: {service: nfs, lease_seconds: 1}\n"));
-}
-
 static void test_addresses_must_be_listened_on(void **state)
 {
 	static const char wrong[] =
@@ -265,7 +251,6 @@ int main(void)
 		cmocka_unit_test(test_names),
 		cmocka_unit_test(test_needs_postgres),
 		cmocka_unit_test(test_keys_need_a_service),
-		cmocka_unit_test(test_addresses_need_a_lease_of_two_seconds),
 		cmocka_unit_test(test_addresses_must_be_listened_on),
 		cmocka_unit_test(test_fence),
 		cmocka_unit_test(test_a_cluster_continues),
