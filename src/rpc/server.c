@@ -141,6 +141,7 @@ int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, s
 	hf_rpc_drain_init(lane);
 	hf_segment_pool_init(&lane->segments);
 	lane->refusals.window_ns = lane->drops.window_ns = REFUSAL_LOG_NS;
+	lane->slow_ns = server->limits.slow_ns;
 	lane->slow_calls = (struct hf_log_limit){ .window_ns = SLOW_LOG_NS, .max_lines = SLOW_LOG_LINES };
 	server->lanes[server->n_lanes++] = lane;
 	lane->read_buffer = malloc(READ_BUFFER);

@@ -139,6 +139,7 @@ struct hf_rpc_lane {
 	uint64_t drain_until; /* monotonic ns */
 	struct hf_log_limit refusals;
 	struct hf_log_limit drops; /* of datagrams */
+	uint64_t slow_ns;          /* (c) calls that take so long are logged; 0: none */
 	struct hf_log_limit slow_calls;
 	uint64_t lists_until;         /* monotonic ns: lists sent over UDP fill the rate until then */
 	struct hf_rpc_meters *meters; /* NULL: calls are not measured */
@@ -172,7 +173,7 @@ struct hf_rpc_connection {
 	struct hf_link flush_link;
 	struct hf_rpc_delay *delay; /* its replies are delayed by this; NULL: they may leave */
 	struct hf_link delay_link;
-	uint64_t delayed_at; /* monotonic ns, if limits.slow_ns is set */
+	uint64_t delayed_at; /* monotonic ns, if slow calls are logged */
 	struct hf_host *host;
 	struct hf_host_part *part; /* of @host, on this lane */
 	struct hf_link part_link;  /* in part->fresh or part->proven */
