@@ -1,10 +1,13 @@
 """A load on a client machine that runs through whatever happens (guest/runner.c), and what must be true of it afterwards."""
 
+import contextlib
 import os
 import signal
+import sqlite3
 import struct
 
 from guest import PATIENCE
+from tools import IN, PROGRAM_PATIENCE
 
 PAGES, PAGE, SLOTS = 8, 4096, 64
 
@@ -53,6 +56,49 @@ class PingPong:
         assert all(rounds for rounds, _ in ended), f"one had no turn: {ended}"
         assert self.count() == rounds, f"the page counts {self.count()} turns, the clients had {rounds}"
         return rounds, max(longest for _, longest in ended)
+
+
+class Sqlite:
+    """Both clients insert rows, with the rollback journal, which rests on fcntl locks alone."""
+
+    def __init__(self, clients, export, at, journal):
+        self.clients = clients
+        self.path = os.path.join(export, "base")
+        self.ask("CREATE TABLE t (who TEXT, n INTEGER)")
+        os.chmod(self.path, 0o666)
+        insert = f"{IN} sqlite3 {at}/base '.timeout 120000' '.output /dev/null' 'PRAGMA journal_mode={journal}'"
+        self.commands = [
+            client.guest.start("trap ends=1 USR1; n=0; until [ $ends ]; do "
+                               f"{insert} \"INSERT INTO t VALUES ('{client.name}', $n)\" || exit 1; echo $((n += 1)); done")
+            for client in clients
+        ]  # fmt: skip
+
+    def ask(self, text):
+        """On the server's host, which is faster, while no client inserts."""
+        with contextlib.closing(sqlite3.connect(self.path)) as base, base:
+            return base.execute(text).fetchall()
+
+    def count(self):
+        """The rows of both clients."""
+        return sum(command.output.count("\n") for command in self.commands)
+
+    def has_failed(self):
+        return any(command.status is not None for command in self.commands)
+
+    def ends_and_is_verified(self):
+        """How many rows there are."""
+        for command in self.commands:
+            command.signal(signal.SIGUSR1)
+        wanted = []
+        for client, command in zip(self.clients, self.commands, strict=True):
+            status = command.end(PROGRAM_PATIENCE)
+            assert status == 0, f"{client.name}: SQLite ended with {status}: {command.output[-2000:]}"
+            wanted += [(client.name, n) for n in range(command.output.count("\n"))]
+        said = self.ask("PRAGMA integrity_check")
+        assert said == [("ok",)], said
+        said = self.ask("SELECT who, n FROM t ORDER BY 1, 2")
+        assert said == wanted, f"SQLite has {said}, not {wanted}"
+        return self.count()
 
 
 class Writer(Load):
