@@ -148,7 +148,7 @@ class Package(unittest.TestCase):
 
     def exports_a_directory(self):
         self.does("install -d -m 1777 /srv/data")
-        self.does(f"sed -i 's,^#  - path: .*,  - path: /srv/data,' {CONFIG}")
+        self.does(f"sed -i 's,^#  - path: /srv/data$,  - path: /srv/data,' {CONFIG}")
         self.does(f"holdfastd --config {CONFIG} --check")
         self.does("systemctl restart holdfastd")
         self.is_served("^serving 1 export; port 2049")
