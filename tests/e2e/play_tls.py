@@ -95,6 +95,8 @@ class Reclaiming:
         ada.locks(0, 10)
         bob.waits(0, 10)
         self.server.has(locks=1, waiters=1)
+        # Before that the server has promised nothing, and its next run does not know the client.
+        self.server.wait("the waiter is answered", lambda server: server.answers("BLOCKED") == 1)
         self.server.is_killed_and_starts()
         self.server.ends_grace()
         self.server.has(locks=1, waiters=1)
