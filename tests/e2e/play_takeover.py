@@ -61,12 +61,10 @@ class Takeover(ToolPlay):
         self.plays_on()
 
     def plays_on(self):
-        """The ping-pong has some turns more, and SQLite a row."""
-        turns, rows = self.game.count() + 4, self.sqlite.count() + 1
+        """The ping-pong has some turns more."""
+        turns = self.game.count() + 4
         self.server.active.until(lambda: self.game.count() >= turns or any(load.has_failed() for load in self.game.loads),
                                  "the ping-pong goes on")  # fmt: skip
-        self.server.active.until(lambda: self.sqlite.count() >= rows or self.sqlite.has_failed(), "SQLite goes on",
-                                 PROGRAM_PATIENCE)  # fmt: skip
 
     def has_new_lock(self):
         """Of clientb; when it had it."""
@@ -84,8 +82,11 @@ class Takeover(ToolPlay):
 
     def goes_on(self, keeps_order=True):
         """After the last takeover: everything is as before, and then everything comes to its end."""
+        rows = self.sqlite.count() + 1
         self.plays_on()
         self.is_as_before()
+        self.server.active.until(lambda: self.sqlite.count() >= rows or self.sqlite.has_failed(), "SQLite goes on",
+                                 PROGRAM_PATIENCE)  # fmt: skip
         turns, pause = self.game.ends()
         self.pause = self.writer.ends_and_is_verified(self.server.export)
         rows = self.sqlite.ends_and_is_verified()
