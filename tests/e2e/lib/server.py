@@ -128,6 +128,20 @@ class Server:
         self.note(f"{self.name}: is heard again")
         self._nft("delete table ip mute")
 
+    def calls_only(self, client, tcp, udp):
+        """As with a firewall of the client: of what the server sends to it, besides replies, only these ports are let in."""
+        def ports(numbers):
+            return f"{{ {', '.join(map(str, numbers))} }}"
+
+        self.note(f"{self.name}: can call {client.name} at ports {tcp} (TCP) and {udp} (UDP) only")
+        begin = f"add rule ip wall out ip daddr {client.address}"
+        self._nft(f"add table ip wall; add chain ip wall out {{ type filter hook output priority 0; }}; "
+                  f"{begin} tcp sport != {{ 111, 2049 }} tcp dport != {ports(tcp)} drop; "
+                  f"{begin} udp sport != {{ 111, 2049 }} udp dport != {ports(udp)} drop")  # fmt: skip
+
+    def calls_any(self):
+        self._nft("delete table ip wall")
+
     def _nft(self, rules):
         with self.namespace:
             done = subprocess.run(["nft", rules], capture_output=True, check=False, text=True)
