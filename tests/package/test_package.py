@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""The packages on a fresh Debian, as a newcomer meets them: installed, configured with one line, used by a kernel client,
-killed, upgraded, beside the kernel's own NFS server, removed and purged; all under systemd in a virtual machine.
+"""The packages on a fresh Debian with its own kernel, as a newcomer meets them: installed, configured with one line, used by
+a kernel client, killed, upgraded, started by the next boot, beside the kernel's own NFS server, removed and purged; all under
+systemd in a virtual machine.
 
     test_package.py DIR RELEASE DEB [unittest's own arguments]
 
@@ -29,6 +30,7 @@ from until import until  # noqa: E402
 
 SKIPPED = 77
 CODENAMES = {"12": "bookworm", "13": "trixie"}
+KERNELS = {"12": "6.1.", "13": "6.12."}
 CONFIG = "/etc/holdfast/holdfast.yaml"
 
 
@@ -76,7 +78,7 @@ class Package(unittest.TestCase):
         cls.addClassCleanup(cls.network.close)
         cls.server = Machine(cls.network.server, IMAGE, ACCELERATOR, os.path.join(DIRECTORY, "server"),
                              os.path.join(GUEST, "vmlinuz"), PACKAGES)  # fmt: skip
-        cls.addClassCleanup(cls.server.crash)
+        cls.addClassCleanup(cls.server.close)
         cls.a = Guest("a", cls.network.server, GUEST, ACCELERATOR, os.path.join(DIRECTORY, "a"))
         cls.addClassCleanup(cls.a.crash)
         cls.server.boot()
@@ -100,18 +102,25 @@ class Package(unittest.TestCase):
     def locks(self):
         return re.findall(r'"state": "(\w+)"', self.server.run("holdfast --json locks", status=None))
 
-    def is_reclaimed(self):
+    def is_held(self):
         until(lambda: self.locks() == ["held"], "the lock is reclaimed", PATIENCE, more=self.server.journal)
+
+    def is_reclaimed(self):
+        self.is_held()
         self.server.waits("holdfast --json grace", "grace is over", lambda said: re.search('"active": false', said))
 
     def restarts(self):
         return int(self.server.shows("NRestarts"))
 
+    def has_booted(self):
+        self.server.waits("systemctl is-system-running", "it has booted", lambda said: said in ("running", "degraded"))
+        self.does("mkdir -p /packages && mount -o ro /dev/vdb /packages")
+
     def test_a_newcomer(self):
         """One story: each step finds what the one before left."""
         server = self.server.wait_ready()
-        server.waits("systemctl is-system-running", "it has booted", lambda said: said in ("running", "degraded"))
-        self.does("mkdir -p /packages && mount -o ro /dev/vdb /packages")
+        self.has_booted()
+        self.assertTrue(self.does("uname -r").startswith(KERNELS[RELEASE]), "not the kernel of this Debian")
         self.before = server.files()
         self.installs()
         self.exports_a_directory()
@@ -122,6 +131,10 @@ class Package(unittest.TestCase):
         self.is_killed()
         self.hangs()
         self.is_upgraded()
+        self.is_started_by_the_boot()
+        client.tidy()
+        client.mounts(f"{server.address}:/srv/data")
+        client.opens("g").locks(0, 10)
         client.tidy()
         self.steps_aside()
         self.is_purged()
@@ -183,6 +196,23 @@ class Package(unittest.TestCase):
         self.assertIn("path: /srv/data", self.server.run(f"grep -v '^#' {CONFIG}"))
         self.is_reclaimed()
 
+    def is_started_by_the_boot(self):
+        """Nothing but systemd starts it; the client, which saw the server's machine go, has its lock again."""
+        server = self.server
+        boot = server.run("cat /proc/sys/kernel/random/boot_id")
+        note("# systemctl reboot")
+        server.reboot()
+        self.assertNotEqual(server.run("cat /proc/sys/kernel/random/boot_id"), boot)
+        self.has_booted()
+        self.does("systemctl status --no-pager -l holdfastd", status=None)
+        self.assertTrue(server.is_active())
+        self.assertEqual(self.restarts(), 0)
+        self.is_served("^serving 1 export; port 2049")
+        self.is_held()
+        # The store may lack locks that were not written back before another boot; so grace would last its whole time.
+        self.does("holdfast grace end", status=None)
+        self.is_reclaimed()
+
     def steps_aside(self):
         """For those that were there before; it stops none of them, and says what to do."""
         server = self.server
@@ -220,16 +250,18 @@ class Package(unittest.TestCase):
 
 if __name__ == "__main__":
     BEGUN = time.monotonic()
-    base, release, package = os.path.abspath(sys.argv[1]), sys.argv[2], os.path.abspath(sys.argv[3])
+    base, RELEASE, package = os.path.abspath(sys.argv[1]), sys.argv[2], os.path.abspath(sys.argv[3])
     reason = netns.is_possible() or find_machine()
     if reason:
         print(f"package: skipped: {reason}")
         sys.exit(SKIPPED)
-    GUEST = os.path.join(base, "..", "e2e", "guest")
-    IMAGE = os.path.join(base, f"debian-{release}")
-    DIRECTORY = os.path.join(base, f"world-{release}")
-    build([os.path.join(E2E, "build-guest"), GUEST])
-    build([os.path.join(HERE, "build-machine"), IMAGE, CODENAMES[release], GUEST, package])
+    # The machines of the plays: that of Debian 12, where ./dev runs, has what is installed here.
+    OTHER = [] if RELEASE == "12" else [CODENAMES[RELEASE]]
+    GUEST = os.path.join(base, "..", "e2e", f"guest-{RELEASE}" if OTHER else "guest")
+    IMAGE = os.path.join(base, f"debian-{RELEASE}")
+    DIRECTORY = os.path.join(base, f"world-{RELEASE}")
+    build([os.path.join(E2E, "build-guest"), GUEST, *OTHER])
+    build([os.path.join(HERE, "build-machine"), IMAGE, CODENAMES[RELEASE], GUEST, package])
     os.makedirs(DIRECTORY, exist_ok=True)
     PACKAGES = make_packages(package, DIRECTORY)
     ACCELERATOR = find_accelerator(GUEST)
