@@ -68,8 +68,9 @@ class Machine(Guest):
                      more=lambda: self.run("systemctl status --no-pager -l holdfastd", status=None))  # fmt: skip
 
     def files(self):
-        """All paths that a package could leave."""
-        left_out = ("/proc", "/sys", "/dev", "/run", "/tmp", "/packages", "/srv", "/var/lib/dpkg", "/var/lib/apt", "/var/log",
+        """All paths that a package could leave; not those that other programs write at any time."""
+        left_out = ("/proc", "/sys", "/dev", "/run", "/tmp", "/packages", "/srv", "/var/lib/dpkg", "/var/lib/apt",
+                    "/var/log/journal", "/var/log/apt", "/var/log/dpkg.log", "/var/log/alternatives.log",
                     "/var/cache", "/var/lib/systemd", "/var/tmp", "/var/lib/nfs", "/root")  # fmt: skip
         prune = " -o ".join(f"-path {shlex.quote(path)}" for path in left_out)
         return set(self.run(f"find / \\( {prune} \\) -prune -o -print").splitlines())

@@ -238,7 +238,9 @@ class Package(unittest.TestCase):
         self.does("apt-get purge -y holdfast")
         self.assertEqual(server.files() - self.before, set())
         self.does("getent passwd holdfast", status=2)
+        self.does("getent group holdfast", status=2)
         self.assertNotIn("holdfast", server.run("systemctl list-unit-files --no-pager; ls -R /var/lib/systemd"))
+        self.assertEqual(server.run("find / -xdev -iname '*holdfast*' -not -path '/packages/*'"), "")
 
     def is_installed_beside_the_kernels(self):
         server = self.server
