@@ -146,7 +146,8 @@ static void measure(const char *folder, enum hf_store_backend backend, struct co
 		take(&bench, bench.heir, i, true);
 	await_store(&bench);
 	began = cpu_ms();
-	must(hf_recovery_client_died(bench.recovery, bench.dead, "bench") == N_LOCKS ? 0 : -EIO, "clean-up");
+	must(hf_recovery_client_crashed(bench.recovery, bench.dead, "bench") == N_LOCKS ? 0 : -EIO,
+	     "clean-up");
 	costp->at_once_ms = cpu_ms() - began;
 	await_store(&bench);
 	costp->durable_ms = cpu_ms() - began;

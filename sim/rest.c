@@ -181,7 +181,7 @@ static void declare_dead(struct world *world, void *user)
 		serial = client->serial;
 		host = net_host(world, &client->address);
 		if (!host || (is_disbelieved(host) && strcmp(client->protocol, "nlm") == 0))
-			hf_recovery_client_died(world->server->recovery, client, "operator");
+			hf_recovery_client_crashed(world->server->recovery, client, "operator");
 		hf_client_unref(client);
 	}
 	for (uint32_t i = 0; i < world->n_hosts; i++)

@@ -388,7 +388,7 @@ FORGER_MUTATIONS = [
      "bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)\n{\n"
      "\tconst struct hf_client_past *past = NULL;\n\n"),
     ("a host that is back is judged by its silence before", f"{NSM}/doubt.c",
-     "return hf_recovery_count_deaths(doubt->client) != doubt->n_deaths;", "return !doubt;"),
+     "return hf_recovery_count_crashes(doubt->client) != doubt->n_crashes;", "return !doubt;"),
     ("after a restart a number that was forged is proven", f"{RECOVERY}/restart.c",
      "client->is_state_proven = !fact->is_state_unproven;", "client->is_state_proven = true;"),
     ("a number that a forger guessed is a copy where the host was not seen", f"{NSM}/doubt.c",
@@ -556,7 +556,7 @@ TLS_MUTATIONS = [
      "return hf_loop_now(presence->home) - presence->started_at < presence->grace_ns;", "return presence->home != NULL;"),
     ("a stored client does not count as connected", WAY, "was_enough(question));", "(was_enough(question) && false));"),
     ("a refused poll ends the wait", WAY, "\tif (may_be_served(op, client))\n",
-     "\tif (client)\n\t\thf_recovery_client_died(op->nlm->options.recovery, client, RESULT);\n\tif (may_be_served(op, client))\n"),
+     "\tif (client)\n\t\thf_recovery_client_crashed(op->nlm->options.recovery, client, RESULT);\n\tif (may_be_served(op, client))\n"),
     ("a LOCK of what the client has is refused without a connection", WAY, "\tif (may_be_served(op, client))\n",
      "\tif (may_be_served(op, client) && !op->nlm)\n"),
     # Names

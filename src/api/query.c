@@ -249,7 +249,7 @@ int hf_api_query_release(struct hf_api_request *request)
 	hf_log_info("an operator declares a client crashed", "peer=%s client=%s locks=%u waiters=%u",
 		    request->peer, hf_log_quote(quoted, sizeof(quoted), client->id, strlen(client->id)),
 		    client->locking.n_locks, client->locking.n_waiters);
-	request->n_released = hf_recovery_client_died(request->api->options.recovery, client,
-						      "an operator declared it crashed");
+	request->n_released = hf_recovery_client_crashed(request->api->options.recovery, client,
+							 "an operator declared it crashed");
 	return hf_api_await_release(request, client);
 }

@@ -1,5 +1,5 @@
 /*
- * Evidence that a client died, and the clean-up: everything of the client goes, in
+ * Evidence that a client crashed, and the clean-up: everything of the client goes, in
  * all exports, at once. The lock table finds what a client holds by client, so the
  * clean-up costs what the client holds. Then the lock table serves the waiters of
  * every file that was touched.
@@ -83,10 +83,10 @@ static void tell_crash(struct hf_recovery *recovery, struct hf_client *client, i
 				.kind = HF_EVENT_CRASH, .client = client, .reason = reason, .state = state });
 }
 
-static void note_death(struct hf_client *client)
+static void note_crash(struct hf_client *client)
 {
-	client->recovery->n_deaths++;
-	client->recovery->death_state = client->sm_state;
+	client->recovery->n_crashes++;
+	client->recovery->crash_state = client->sm_state;
 }
 
 /* What it had in exports that are gone, in the runs before */
@@ -150,7 +150,7 @@ static void release_all(struct hf_recovery *recovery, struct hf_client *client, 
 {
 	struct holdings before = holdings_of(client);
 
-	note_death(client);
+	note_crash(client);
 	tell_crash(recovery, client, state, reason);
 	hf_late_reclaim_forget(recovery, client);
 	forget_not_exported(recovery, client, NULL, 0);
@@ -164,7 +164,7 @@ void hf_crash_clean_up(struct hf_recovery *recovery, struct hf_client *client, c
 	hf_phase_look(recovery);
 }
 
-size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *client, const char *reason)
+size_t hf_recovery_client_crashed(struct hf_recovery *recovery, struct hf_client *client, const char *reason)
 {
 	uint64_t before = recovery->counts.locks_cleaned;
 
@@ -326,14 +326,14 @@ bool hf_recovery_is_settling(const struct hf_client *client)
 	return client->recovery->n_settling != 0;
 }
 
-uint64_t hf_recovery_count_deaths(const struct hf_client *client)
+uint64_t hf_recovery_count_crashes(const struct hf_client *client)
 {
-	return client->recovery->n_deaths;
+	return client->recovery->n_crashes;
 }
 
-int32_t hf_recovery_death_state(const struct hf_client *client)
+int32_t hf_recovery_crash_state(const struct hf_client *client)
 {
-	return client->recovery->death_state;
+	return client->recovery->crash_state;
 }
 
 void hf_recovery_release_state(struct hf_client *client, bool is_done)
@@ -442,7 +442,7 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 	uint32_t living[HF_CLIENT_LIFE_NUMBERS];
 	size_t n_living = hf_client_life_numbers(client, state, living);
 
-	note_death(client);
+	note_crash(client);
 	tell_crash(recovery, client, client->sm_state, reason);
 	hf_late_reclaim_forget(recovery, client);
 	forget_not_exported(recovery, client, living, n_living);
@@ -480,7 +480,7 @@ void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *cl
 	hf_client_ref(client);
 	if (is_known)
 		become(recovery, client, state);
-	hf_recovery_client_died(recovery, client, "free_all");
+	hf_recovery_client_crashed(recovery, client, "free_all");
 	if (is_known)
 		settle(recovery, client);
 	else if (state == 0)

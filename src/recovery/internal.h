@@ -169,8 +169,8 @@ struct hf_recovery_client {
 	struct hf_notice *notice;      /* the client is being told of the server's restart */
 	struct hf_list late;           /* what it may still reclaim after grace */
 	size_t n_not_exported;         /* records of it in not_exported.c */
-	uint64_t n_deaths;             /* how often what it had was released since it died */
-	int32_t death_state;           /* the state number that it had at the last of them */
+	uint64_t n_crashes;            /* how often what it had was released since it crashed */
+	int32_t crash_state;           /* the state number that it had at the last of them */
 	uint32_t n_settling;           /* reasons for its new state number not to be stored yet */
 	uint32_t n_delayed;            /* of these: by hf_recovery_delay_state() */
 	int32_t stored_state;          /* what the stored registration says, while n_settling */

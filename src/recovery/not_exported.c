@@ -2,10 +2,11 @@
  * Stored locks and reservations of exports that are gone.
  *
  * No client can ask for them, so they are in no table. They stay stored until their
- * directory is exported again, at a start or by a reload (restart.c), or their client dies (crash.c). Their
- * client stays registered: it must hear of the restart that brings them back. After an outage everything in
- * the store is replaced by what is true now: so this file has them as they were loaded, and writes them
- * again with the rest. A load also puts records here that conflict, until it has loaded all others.
+ * directory is exported again, at a start or by a reload (restart.c), or their client crashes (crash.c).
+ * Their client stays registered: it must hear of the restart that brings them back. After an outage
+ * everything in the store is replaced by what is true now: so this file has them as they were loaded, and
+ * writes them again with the rest. A load also puts records here that conflict, until it has loaded all
+ * others.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -3,14 +3,14 @@
  *
  * This folder owns the lock table and the clients, and stands between them and the
  * store. It alone writes the story of a restart (state number, grace, notices, end of
- * grace), and cleans up when a client has died.
+ * grace), and cleans up when a client has crashed.
  *
  *	recovery.c       life; events of store, lock table and clients go from here to the rest
  *	restart.c        stored records -> locks and reservations, unreclaimed or held
  *	waiting.c        stored waiters -> waiters
  *	notifier.c       tells the registered clients of the server's restart, if their protocol does that
  *	silent.c         which clients never come back, while others wait for their locks?
- *	crash.c          evidence that a client died -> everything of it goes
+ *	crash.c          evidence that a client crashed -> everything of it goes
  *	order.c          an operator releases one lock
  *	reclaim.c        how is a reclaim to be served?
  *	phase.c          the phases of the server: loading, grace, serving, stopping
@@ -360,12 +360,12 @@ bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_clien
 void hf_recovery_delay_state(struct hf_client *client);
 void hf_recovery_release_state(struct hf_client *client, bool is_done);
 bool hf_recovery_is_settling(const struct hf_client *client); /* its new state number is not stored yet */
-/* How often what the client had was released because it died. */
-uint64_t hf_recovery_count_deaths(const struct hf_client *client);
+/* How often what the client had was released because it crashed. */
+uint64_t hf_recovery_count_crashes(const struct hf_client *client);
 /* The state number that it had at the last of them; its statd may have given it an older one since. */
-int32_t hf_recovery_death_state(const struct hf_client *client);
+int32_t hf_recovery_crash_state(const struct hf_client *client);
 /* It is gone with all it has: FREE_ALL, an operator, the end of its window. Returns the locks released. */
-size_t hf_recovery_client_died(struct hf_recovery *recovery, struct hf_client *client, const char *reason);
+size_t hf_recovery_client_crashed(struct hf_recovery *recovery, struct hf_client *client, const char *reason);
 /* The same by FREE_ALL, which carries the client's new state number: without it the first lock with that
  * number would release what the client has taken since. 0: FREE_ALL has none. */
 void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
@@ -386,7 +386,7 @@ int hf_recovery_notify_again(struct hf_recovery *recovery, struct hf_client *cli
 enum hf_recovery_event_kind {
 	HF_EVENT_REGISTERED,
 	HF_EVENT_UNREGISTERED,
-	HF_EVENT_CRASH,   /* evidence that a client died, or was restarted: state */
+	HF_EVENT_CRASH,   /* evidence that a client crashed, or was restarted: state */
 	HF_EVENT_CLEANUP, /* what it held is gone: n_locks, n_waiters, n_reservations */
 	HF_EVENT_NOTIFY,  /* one try to tell a client of the server's restart has ended: was_told, took_ns */
 	HF_EVENT_GRACE_STARTED,

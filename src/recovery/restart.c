@@ -843,9 +843,9 @@ static bool may_reclaim(const struct hf_recovery *recovery)
 	return !recovery->phase.has_served;
 }
 
-static bool has_died(const struct hf_client *client)
+static bool has_crashed(const struct hf_client *client)
 {
-	return client && client->recovery->n_deaths;
+	return client && client->recovery->n_crashes;
 }
 
 static int take_up_lock(void *user, const struct hf_store_lock *fact)
@@ -857,7 +857,7 @@ static int take_up_lock(void *user, const struct hf_store_lock *fact)
 
 	if (find_place(loading, fact->export, fact->handle) != EXPORTED)
 		return hf_not_exported_add_lock(recovery, fact);
-	if (loading->locks && !has_died(client)) {
+	if (loading->locks && !has_crashed(client)) {
 		if (recovery->exports.take_up)
 			recovery->exports.take_up(recovery->exports.take_up_user, loading->place.export,
 						  loading->place.key);
@@ -878,7 +878,7 @@ static int take_up_reservation(void *user, const struct hf_store_reservation *re
 	client = hf_clients_find_id(recovery->clients, fact.client);
 	if (find_place(loading, fact.export, fact.handle) != EXPORTED)
 		return hf_not_exported_add_reservation(recovery, reservation);
-	if (may_reclaim(recovery) && !has_died(client))
+	if (may_reclaim(recovery) && !has_crashed(client))
 		return load_reservation(loading, reservation);
 	loading->n_dropped++;
 	return hf_persist_delete(recovery,

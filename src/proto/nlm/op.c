@@ -20,24 +20,24 @@ static struct hf_nlm_life life_begin(const struct hf_nlm_op *op)
 		return (struct hf_nlm_life){ 0 };
 	return (struct hf_nlm_life){
 		.client = client,
-		.n_deaths = hf_recovery_count_deaths(client),
+		.n_crashes = hf_recovery_count_crashes(client),
 		.known_state = client->sm_state,
 		.state = op->args.state,
 		.says_another = op->args.state && op->args.state != hf_client_life_state(client),
 	};
 }
 
-/* Where no death was counted, because the client had nothing, a newer state number tells of one. A call that
+/* Where no crash was counted, because the client had nothing, a newer state number tells of one. A call that
  * says a newer number itself was sent after that restart. */
-static bool has_died(const struct hf_nlm_life *life)
+static bool has_crashed(const struct hf_nlm_life *life)
 {
 	const struct hf_client *client = life->client;
 
 	if (!client)
 		return false;
-	if (hf_recovery_count_deaths(client) != life->n_deaths)
-		return !life->says_another || !hf_recovery_death_state(client) ||
-		       hf_client_is_newer(hf_recovery_death_state(client), life->state);
+	if (hf_recovery_count_crashes(client) != life->n_crashes)
+		return !life->says_another || !hf_recovery_crash_state(client) ||
+		       hf_client_is_newer(hf_recovery_crash_state(client), life->state);
 	return life->state && client->sm_state != life->known_state &&
 	       hf_client_is_newer(client->sm_state, life->state);
 }
@@ -256,7 +256,7 @@ static void leave_stage(struct hf_nlm_op *op)
  */
 static void run_on(struct hf_nlm_op *op, const struct hf_nlm_life *life)
 {
-	bool is_of_old_life = has_died(life);
+	bool is_of_old_life = has_crashed(life);
 
 	if (hf_recovery_is_stopping(op->nlm->options.recovery) || (op->args.reclaim && is_of_old_life)) {
 		hf_nlm_op_drop(op);

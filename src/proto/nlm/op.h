@@ -40,12 +40,12 @@
  * datagrams, _MSG calls, waiters, reservations, reclaims, a LOCK whose client's registration is not synced
  * yet, and calls of a connection that has others under way.
  *
- * Other ends: the call makes no sense (garbage); its client died while the operation was suspended (replied
- * with DENIED_GRACE_PERIOD: its locks would belong to a process that is gone; a reclaim is dropped, and its
- * client sends it again); the store cannot write what a reclaim would be promised (dropped for the same
- * reason); the server stops (dropped: nothing is changed after the stop was marked as clean); no memory to
- * suspend (SYSTEM_ERR); no memory later on (DENIED_NOLOCKS). A connection that breaks ends nothing: the call
- * goes on, and its reply goes nowhere.
+ * Other ends: the call makes no sense (garbage); its client crashed while the operation was suspended
+ * (replied with DENIED_GRACE_PERIOD: its locks would belong to a process that is gone; a reclaim is dropped,
+ * and its client sends it again); the store cannot write what a reclaim would be promised (dropped for the
+ * same reason); the server stops (dropped: nothing is changed after the stop was marked as clean); no memory
+ * to suspend (SYSTEM_ERR); no memory later on (DENIED_NOLOCKS). A connection that breaks ends nothing: the
+ * call goes on, and its reply goes nowhere.
  *
  * An operation lives on the stack until hf_nlm_op_suspend() moves it to the heap. A procedure's run function
  * consumes it: each path through it ends with a reply or with a suspension, and neither leaves the operation
@@ -129,7 +129,7 @@ struct hf_nlm_kind {
 /* In which of its client's lives an operation was begun. */
 struct hf_nlm_life {
 	struct hf_client *client; /* a reference; NULL: the operation takes nothing */
-	uint64_t n_deaths;        /* when it was suspended */
+	uint64_t n_crashes;       /* when it was suspended */
 	int32_t known_state;      /* the same */
 	int32_t state;            /* as the call says; 0: it does not */
 	bool says_another;        /* than the number of the life in which the client took what it had then */

@@ -87,12 +87,12 @@ struct hf_nsm_doubt {
 	struct hf_nsm *nsm;
 	struct hf_client *client; /* a reference */
 	int32_t state;
-	bool was_news;     /* when the first notice came, its number was new */
-	bool is_untold;    /* the ports of a shared address do not tell: the notice is believed for lack of a
-			      denial */
-	bool is_shown;     /* ports or connections show that the host was restarted */
-	bool is_by_statd;  /* nothing but the port of its statd shows it */
-	uint64_t n_deaths; /* of the client, at that time */
+	bool was_news;      /* when the first notice came, its number was new */
+	bool is_untold;     /* the ports of a shared address do not tell: the notice is believed for lack of a
+			       denial */
+	bool is_shown;      /* ports or connections show that the host was restarted */
+	bool is_by_statd;   /* nothing but the port of its statd shows it */
+	uint64_t n_crashes; /* of the client, at that time */
 	struct hf_rpc_call *call;
 	uint64_t deadline;
 	struct hf_nsm_facts facts;
@@ -222,7 +222,7 @@ static enum hf_nsm_verdict judge_ports(struct hf_nsm_doubt *doubt)
  * the statd does. The host can be asked about the next copy. */
 static bool is_outdated(const struct hf_nsm_doubt *doubt)
 {
-	return hf_recovery_count_deaths(doubt->client) != doubt->n_deaths;
+	return hf_recovery_count_crashes(doubt->client) != doubt->n_crashes;
 }
 
 /* False: the answer does not decide, because the statd gives another number. An outdated doubt is always
@@ -525,7 +525,7 @@ static struct hf_nsm_doubt *doubt_new(struct hf_nsm *nsm, struct hf_rpc_call *ca
 	hf_list_push_back(&exchange->doubts, &doubt->link);
 	hf_hashtable_insert(&nsm->doubts_by_client, &doubt->node, hash_client(nsm, client));
 	exchange->n_doubts++;
-	doubt->n_deaths = hf_recovery_count_deaths(client);
+	doubt->n_crashes = hf_recovery_count_crashes(client);
 	doubt->was_news = hf_recovery_is_news(nsm->options.recovery, client, state);
 	if (doubt->was_news) {
 		client->doubted_state = state;

@@ -1,4 +1,4 @@
-/* Evidence that a client died, and what is none. */
+/* Evidence that a client crashed, and what is none. */
 #include "one.h"
 
 #include "../turn.h"
@@ -460,7 +460,7 @@ static void test_no_other_clients_locks_go(void **state)
 
 	assert_int_equal(world_lock(&w, twin, 1, "f", 0, 9), HF_LOCK_OK);
 	assert_int_equal(world_lock(&w, world_client(&w, "10.0.0.11", "other"), 1, "g", 0, 9), HF_LOCK_OK);
-	hf_recovery_client_died(w.recovery, a(), "test");
+	hf_recovery_client_crashed(w.recovery, a(), "test");
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
 	assert_int_equal(twin->locking.n_locks, 1);
 	assert_int_equal(world_client(&w, "10.0.0.11", "other")->locking.n_locks, 1);
@@ -484,9 +484,9 @@ static void test_operator(void **state)
 {
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	assert_int_equal(world_lock(&w, a(), 1, "f", 20, 29), HF_LOCK_OK);
-	assert_int_equal(hf_recovery_client_died(w.recovery, a(), "an operator said so"), 2);
+	assert_int_equal(hf_recovery_client_crashed(w.recovery, a(), "an operator said so"), 2);
 	assert_int_equal(a()->status, HF_CLIENT_CRASHED);
-	assert_int_equal(hf_recovery_client_died(w.recovery, a(), "an operator said so"), 0);
+	assert_int_equal(hf_recovery_client_crashed(w.recovery, a(), "an operator said so"), 0);
 }
 
 /* Another protocol, whose clients live by their connections: the same path. */

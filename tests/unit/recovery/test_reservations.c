@@ -91,7 +91,7 @@ static void test_they_hold_grace_until_they_are_back(void **state)
 	world_turn(&w);
 	assert_int_equal(disk_count(&w.disk, HF_RECORD_RESERVATION), 1);
 	world_restart(&w);
-	assert_int_equal(hf_recovery_client_died(w.recovery, a(), "test"), 0);
+	assert_int_equal(hf_recovery_client_crashed(w.recovery, a(), "test"), 0);
 	world_until(&w, !world_in_grace(&w));
 	world_turn(&w);
 	assert_int_equal(disk_count(&w.disk, HF_RECORD_RESERVATION), 0);
@@ -204,7 +204,7 @@ static void test_late_ones_of_the_dead_are_forgotten(void **state)
 {
 	lost(1);
 	assert_int_equal(n_late(), 1);
-	hf_recovery_client_died(w.recovery, a(), "test");
+	hf_recovery_client_crashed(w.recovery, a(), "test");
 	assert_int_equal(n_late(), 0);
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_E_GRACE);
 }

@@ -59,7 +59,7 @@ static void test_grace_ends_early_when_all_is_accounted_for(void **state)
 	world_unlock(&w, a(), 1, "f", 20, 29);
 	world_turn(&w);
 	assert_true(world_in_grace(&w));
-	assert_int_equal(hf_recovery_client_died(w.recovery, c(), "test"), 1);
+	assert_int_equal(hf_recovery_client_crashed(w.recovery, c(), "test"), 1);
 	world_until(&w, !world_in_grace(&w));
 	assert_int_equal(w.n_events[HF_EVENT_GRACE_ENDED], 1);
 	assert_int_equal(world_lock(&w, c(), 5, "f", 0, 9), HF_LOCK_E_CONFLICT);
@@ -71,8 +71,8 @@ static void test_early_end_can_be_off(void **state)
 	w.options.early_end = false;
 	w.options.window_ns = 600 * MS;
 	three_locks_and_a_crash();
-	hf_recovery_client_died(w.recovery, a(), "test");
-	hf_recovery_client_died(w.recovery, c(), "test");
+	hf_recovery_client_crashed(w.recovery, a(), "test");
+	hf_recovery_client_crashed(w.recovery, c(), "test");
 	world_turn(&w);
 	world_turn(&w);
 	assert_true(world_in_grace(&w));
@@ -249,7 +249,7 @@ static void test_late_records_are_forgotten(void **state)
 	hf_recovery_end_grace(w.recovery);
 	hf_recovery_counts(w.recovery, &counts);
 	assert_int_equal(counts.late_records, 3);
-	hf_recovery_client_died(w.recovery, c(), "test");
+	hf_recovery_client_crashed(w.recovery, c(), "test");
 	hf_recovery_counts(w.recovery, &counts);
 	assert_int_equal(counts.late_records, 2);
 	world_until(&w, (hf_recovery_counts(w.recovery, &counts), counts.late_records == 0));

@@ -34,7 +34,7 @@ static void test_hosts_that_wait_are_asked_when_others_were_restarted(void **sta
 {
 	look_at_all();
 	for (int i = 0; i < AT_ONCE; i++)
-		hf_recovery_client_died(w.recovery, client_at(i), "test");
+		hf_recovery_client_crashed(w.recovery, client_at(i), "test");
 	assert_int_equal(n_asked, AT_ONCE + MORE);
 }
 

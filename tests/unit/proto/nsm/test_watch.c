@@ -63,7 +63,7 @@ static void test_all_crashes_of_one_turn_are_told(void **state)
 		world_client(&w, address_of(i), "peer")->sm_state = 3;
 	}
 	for (int i = 0; i < MANY; i++)
-		hf_recovery_client_died(w.recovery, world_client(&w, address_of(i), "peer"), "test");
+		hf_recovery_client_crashed(w.recovery, world_client(&w, address_of(i), "peer"), "test");
 	world_turn(&w);
 	assert_int_equal(n_called, MANY);
 	hf_nsm_free(nsm);
