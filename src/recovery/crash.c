@@ -261,10 +261,10 @@ static void become(struct hf_recovery *recovery, struct hf_client *client, int32
 }
 
 /*
- * The new state number is stored, so that a repeated notice is no news after the server's next restart. It is
- * stored only after the old locks are gone from the store. If the server were killed in between, the notice
- * would come again, since the server has not answered it, and would have to be news: no other message says
- * that those locks are dead.
+ * The new state number is stored, so that a repeated notice does not count as a new restart after the
+ * server's next start. It is stored only after the old locks are gone from the store. If the server were
+ * killed in between, the notice would come again, since the server has not answered it, and would have to
+ * count as a new restart: no other message says that those locks are dead.
  */
 struct settling {
 	struct hf_link link;
@@ -364,7 +364,7 @@ static void settle(struct hf_recovery *recovery, struct hf_client *client)
 	struct settling *settling = calloc(1, sizeof(*settling));
 
 	if (!settling)
-		return; /* the old number stays stored: a repeated notice will be news */
+		return; /* the old number stays stored: a repeated notice will count as a new restart */
 	settling->recovery = recovery;
 	settling->client = hf_client_ref(client);
 	settling->state = client->sm_state;
@@ -403,7 +403,7 @@ static bool was_guessed(const struct hf_client *client, const struct hf_client_p
 	return false;
 }
 
-bool hf_recovery_is_news(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
+bool hf_recovery_is_new_restart(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
 {
 	const struct hf_client_past *past = find_past(recovery, client, state);
 
@@ -425,9 +425,9 @@ bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_clien
 	return state == client->sm_state || (past && !was_guessed(client, past));
 }
 
-static bool is_news(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
+static bool is_new_restart(struct hf_recovery *recovery, const struct hf_client *client, int32_t state)
 {
-	bool is_new = hf_recovery_is_news(recovery, client, state);
+	bool is_new = hf_recovery_is_new_restart(recovery, client, state);
 
 	if (!is_new && state != 0 && state != client->sm_state)
 		recovery->counts.stragglers++;
@@ -470,7 +470,7 @@ static void forget_state(struct hf_recovery *recovery, struct hf_client *client)
 void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
 	bool is_newer = supersedes(client, state);
-	bool is_known = is_newer && is_news(recovery, client, state);
+	bool is_known = is_newer && is_new_restart(recovery, client, state);
 
 	/* It is of an earlier restart and late, or a copy. */
 	if (!is_newer && is_straggler(recovery, client, state)) {
@@ -501,7 +501,7 @@ void hf_recovery_client_was_freed(struct hf_recovery *recovery, struct hf_client
 		return;
 	}
 	hf_client_ref(client);
-	if (is_newer && is_news(recovery, client, state))
+	if (is_newer && is_new_restart(recovery, client, state))
 		become(recovery, client, state);
 	hf_client_set_status(client, HF_CLIENT_CRASHED);
 	purge_older(recovery, client, state, "free_all");
@@ -524,7 +524,7 @@ static void correct(struct hf_recovery *recovery, struct hf_client *client, int3
 void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
 	int32_t known = hf_client_life_state(client);
-	bool is_new = is_news(recovery, client, state);
+	bool is_new = is_new_restart(recovery, client, state);
 
 	if (!is_new || (known && !hf_client_is_newer(state, known))) {
 		if (state == client->sm_state && state != 0)
@@ -555,7 +555,7 @@ void hf_recovery_client_began(struct hf_recovery *recovery, struct hf_client *cl
 
 bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
-	if (!is_news(recovery, client, state))
+	if (!is_new_restart(recovery, client, state))
 		return false;
 	hf_client_ref(client);
 	become(recovery, client, state);

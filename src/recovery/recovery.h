@@ -350,13 +350,13 @@ void hf_recovery_client_proves(struct hf_client *client, bool is_proven);
 /* The client says that it was restarted, and has this state number now (SM_NOTIFY). As above, but the first
  * number is evidence, too. False: it said nothing new. */
 bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
-/* Would it be news? A number that is not proven, now or in the past, makes none of them old. Nothing changes.
- */
-bool hf_recovery_is_news(struct hf_recovery *recovery, const struct hf_client *client, int32_t state);
+/* Would it tell of a restart that the server does not know of? A number that is not proven, now or in the
+ * past, makes none of them old. Nothing changes. */
+bool hf_recovery_is_new_restart(struct hf_recovery *recovery, const struct hf_client *client, int32_t state);
 /* The client has, or had, that number, proven or not: a message with it may be a copy of the first one. */
 bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state);
 /* A protocol has something to do after a reboot of the client: between the two calls the new state number is
- * not stored, so that the notice is news if it comes again after a crash of the server. */
+ * not stored, so that the notice counts as a new restart if it comes again after a crash of the server. */
 void hf_recovery_delay_state(struct hf_client *client);
 void hf_recovery_release_state(struct hf_client *client, bool is_done);
 bool hf_recovery_is_settling(const struct hf_client *client); /* its new state number is not stored yet */

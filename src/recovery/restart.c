@@ -233,7 +233,8 @@ static int client_of_lock(struct loading *loading, const struct hf_store_lock *f
 			if (r < 0)
 				return r;
 			/* It must hear of the server's restart as every client, so it is registered now. Its
-			 * next state number is news, unless it is the one that it took this lock with. */
+			 * next state number tells of a restart, unless it is the one that it took this lock
+			 * with. */
 			client->sm_state = hf_client_stored_number(fact->client_state);
 			client->is_state_proven = true;
 			if (!loading->recovery->start.continues)

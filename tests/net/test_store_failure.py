@@ -392,7 +392,7 @@ class Failing(Recovering):
         self.until(lambda: self.c.lock(self.lock_of(self.c, 40, 5)) == nlm.S_GRANTED, "there was nothing else")
 
     def test_restart_of_a_client(self):
-        """It gets its reply when the store has the number: else the number in its next LOCK were news after a crash."""
+        """It gets its reply when the store has the number: else the number in its next LOCK would tell of a restart after a crash."""
         old = self.held(self.a, 0, 5, state=3, access=1, deny=3)
         new = old.but(state=5)
         caller, ping = self.a.caller(), call_message(nlm.PROGRAM, 4, 0)

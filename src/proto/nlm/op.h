@@ -169,7 +169,7 @@ struct hf_nlm_op {
 			struct hf_nsm_asker asker;
 			struct hf_client *client; /* valid while the verdict is told */
 			enum hf_nsm_verdict verdict;
-			bool is_news; /* what the client takes meanwhile is of its new life */
+			bool is_new_restart; /* what the client takes meanwhile is of its new life */
 		} checking;
 		struct hf_nsm_guest meeting;
 		struct {

@@ -48,8 +48,8 @@ static void go_on(struct hf_nlm_op *op)
 		return;
 	}
 	/* The client may have said the number itself while its host was asked: then this call is a copy. */
-	if (verdict == HF_NSM_BELIEVED && op->checking.is_news) {
-		if (hf_recovery_is_news(recovery, client, op->args.state))
+	if (verdict == HF_NSM_BELIEVED && op->checking.is_new_restart) {
+		if (hf_recovery_is_new_restart(recovery, client, op->args.state))
 			hf_recovery_client_was_freed(recovery, client, op->args.state);
 	} else if (verdict == HF_NSM_BELIEVED)
 		hf_recovery_client_freed(recovery, client, op->args.state);
@@ -87,7 +87,7 @@ static void check(struct hf_nlm_op *op, struct hf_client *client)
 	memset(&op->checking, 0, sizeof(op->checking));
 	op->checking.asker.fn = on_verdict;
 	hf_link_init(&op->checking.asker.link);
-	op->checking.is_news = hf_recovery_is_news(op->nlm->options.recovery, client, state);
+	op->checking.is_new_restart = hf_recovery_is_new_restart(op->nlm->options.recovery, client, state);
 	if (hf_nsm_doubt(op->nlm->monitor, op->call, client, state, &op->checking.asker) < 0)
 		on_verdict(&op->checking.asker, client, HF_NSM_UNSURE);
 }

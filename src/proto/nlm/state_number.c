@@ -120,7 +120,7 @@ static HF_NOINLINE enum hf_nlm_stat note_unsure(struct hf_nlm_op *op)
 		hf_recovery_client_began(recovery, client, state);
 		client->lock_state = state;
 	} else if ((known && !hf_client_is_newer(state, known)) ||
-		   !hf_recovery_is_news(recovery, client, state)) {
+		   !hf_recovery_is_new_restart(recovery, client, state)) {
 		hf_client_note_lock_state(client, state);
 	} else if (is_harmless(client)) {
 		hf_recovery_client_state(recovery, client, state);

@@ -87,7 +87,7 @@ struct hf_nsm_doubt {
 	struct hf_nsm *nsm;
 	struct hf_client *client; /* a reference */
 	int32_t state;
-	bool was_news;      /* when the first notice came, its number was new */
+	bool was_new_restart; /* when the first notice came, its number was new */
 	bool is_untold;     /* the ports of a shared address do not tell: the notice is believed for lack of a
 			       denial */
 	bool is_shown;      /* ports or connections show that the host was restarted */
@@ -232,7 +232,8 @@ static bool judge_answer(const struct hf_nsm_doubt *doubt, enum hf_nsm_verdict *
 	const struct hf_client *client = doubt->client;
 
 	*verdictp = HF_NSM_BELIEVED;
-	if (doubt->was_news && !hf_recovery_is_news(doubt->nsm->options.recovery, client, doubt->state))
+	if (doubt->was_new_restart &&
+	    !hf_recovery_is_new_restart(doubt->nsm->options.recovery, client, doubt->state))
 		return true; /* the host itself has told of it meanwhile */
 	if (is_outdated(doubt)) {
 		if (!says_new(doubt))
@@ -295,7 +296,7 @@ static bool is_statd_late(const struct hf_nsm_doubt *doubt)
 
 static void doubt_free(struct hf_nsm_doubt *doubt)
 {
-	if (doubt->was_news)
+	if (doubt->was_new_restart)
 		doubt->client->doubted_state = 0;
 	hf_link_remove(&doubt->link);
 	hf_hashtable_remove(&doubt->nsm->doubts_by_client, &doubt->node);
@@ -308,7 +309,7 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 {
 	struct hf_client *client = hf_client_ref(doubt->client);
 	struct hf_nsm *nsm = doubt->nsm;
-	bool is_news = hf_recovery_is_news(doubt->nsm->options.recovery, client, doubt->state);
+	bool is_new_restart = hf_recovery_is_new_restart(doubt->nsm->options.recovery, client, doubt->state);
 	int32_t state = doubt->state;
 	bool is_late = is_statd_late(doubt);
 	struct hf_list askers = HF_LIST_INIT(askers);
@@ -346,7 +347,7 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	/* Only a datagram gave the number, unless the host's statd gave it, too. If the notice was not
 	 * believed, or waits, a forger may have guessed the number, and what the client holds is of the life
 	 * before. */
-	if (verdict == HF_NSM_BELIEVED && is_news && client->sm_state == state &&
+	if (verdict == HF_NSM_BELIEVED && is_new_restart && client->sm_state == state &&
 	    !hf_nsm_awaits_proof(nsm, client)) {
 		hf_recovery_client_proves(client, evidence.is_said);
 		client->is_restart_shown = is_late;
@@ -526,8 +527,8 @@ static struct hf_nsm_doubt *doubt_new(struct hf_nsm *nsm, struct hf_rpc_call *ca
 	hf_hashtable_insert(&nsm->doubts_by_client, &doubt->node, hash_client(nsm, client));
 	exchange->n_doubts++;
 	doubt->n_crashes = hf_recovery_count_crashes(client);
-	doubt->was_news = hf_recovery_is_news(nsm->options.recovery, client, state);
-	if (doubt->was_news) {
+	doubt->was_new_restart = hf_recovery_is_new_restart(nsm->options.recovery, client, state);
+	if (doubt->was_new_restart) {
 		client->doubted_state = state;
 		client->doubt_tag = hf_client_make_doubt_tag(state, nsm->n_doubted++);
 		client->doubted_at = hf_loop_now(nsm->options.loop);
@@ -548,7 +549,8 @@ int hf_nsm_doubt(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_client 
 		  : !(doubt = doubt_new(nsm, call, client, state)))
 		return -EBUSY;
 	/* If the doubt is believed, a LOCK may teach the server the client's number and release nothing.
-	 * After that a notice with the same number would be no news. So notices are served first. */
+	 * After that a notice with the same number would tell of no new restart. So notices are served first.
+	 */
 	if (asker->is_lock)
 		hf_list_push_back(&doubt->askers, &asker->link);
 	else

@@ -74,7 +74,7 @@ static bool must_wait(struct notice *notice, struct hf_client *client, bool is_s
 	struct hf_nsm *nsm = notice->nsm;
 
 	if (hf_nsm_has_proof(nsm, notice->call, client) ||
-	    !hf_recovery_is_news(nsm->options.recovery, client, notice->state))
+	    !hf_recovery_is_new_restart(nsm->options.recovery, client, notice->state))
 		return false;
 	hf_nsm_note_unproven(nsm, notice->call, client);
 	if (is_said)
@@ -109,7 +109,7 @@ static bool is_to_be_checked(struct notice *notice, struct hf_client *client, bo
 {
 	struct hf_nsm *nsm = notice->nsm;
 
-	if (!hf_recovery_is_news(nsm->options.recovery, client, notice->state) || notice->is_superuser)
+	if (!hf_recovery_is_new_restart(nsm->options.recovery, client, notice->state) || notice->is_superuser)
 		return false;
 	return !is_named || is_copy(notice, client) || hf_nsm_sight_says(client, notice->state) ||
 	       !hf_nsm_is_trusted(nsm, notice->call, client) || !hf_nsm_has_proof(nsm, notice->call, client);

@@ -300,27 +300,28 @@ static void test_whether_a_number_is_proven_is_stored(void **state)
 	world_turn(&w);
 	world_restart(&w);
 	assert_int_equal(a()->sm_state, 7);
-	assert_true(hf_recovery_is_news(w.recovery, a(), 7));
+	assert_true(hf_recovery_is_new_restart(w.recovery, a(), 7));
 	hf_recovery_client_proves(a(), true);
 	world_turn(&w);
 	world_restart(&w);
-	assert_false(hf_recovery_is_news(w.recovery, a(), 7));
+	assert_false(hf_recovery_is_new_restart(w.recovery, a(), 7));
 }
 
 static void test_a_number_that_is_not_proven_makes_no_notice_old(void **state)
 {
 	say_unproven(7);
 	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
-	assert_true(hf_recovery_is_news(w.recovery, a(), 7));
+	assert_true(hf_recovery_is_new_restart(w.recovery, a(), 7));
 	assert_true(hf_recovery_may_be_copy(w.recovery, a(), 7));
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5)); /* though it is older */
 	assert_true(a()->is_state_proven);
 	assert_int_equal(a()->sm_state, 5);
-	assert_true(hf_recovery_is_news(w.recovery, a(), 7)); /* it was never proven that it had that */
+	assert_true(
+		hf_recovery_is_new_restart(w.recovery, a(), 7)); /* it was never proven that it had that */
 	assert_true(hf_recovery_may_be_copy(w.recovery, a(), 7));
-	assert_false(hf_recovery_is_news(w.recovery, a(), 5));
+	assert_false(hf_recovery_is_new_restart(w.recovery, a(), 5));
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
-	assert_false(hf_recovery_is_news(w.recovery, a(), 5)); /* that was proven */
+	assert_false(hf_recovery_is_new_restart(w.recovery, a(), 5)); /* that was proven */
 }
 
 static void test_a_number_that_is_not_proven_is_put_right(void **state)
@@ -370,7 +371,7 @@ static void test_a_number_that_was_guessed_hides_no_restart(void **state)
 	w.disk.is_slow = false;
 	world_restart(&w);
 	assert_int_equal(world_unreclaimed(&w), 1);
-	assert_true(hf_recovery_is_news(w.recovery, a(), 7));
+	assert_true(hf_recovery_is_new_restart(w.recovery, a(), 7));
 }
 
 static void test_a_forged_lock_changes_no_number_of_a_client_with_locks(void **state)
