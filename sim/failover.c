@@ -89,7 +89,7 @@ static void on_glance(struct hf_timer *timer)
 	if (!first->node.machine || !*world->database.row.lease_owner || world->now > fault->until ||
 	    world->is_calm) {
 		if (world->acting == first)
-			first->node.news_ns = 0;
+			first->node.event_ns = 0;
 		node_reconnect(first);
 		return;
 	}
@@ -114,7 +114,7 @@ static void come_back(struct fault *fault)
 	fault->server = first;
 	fault->until = world->now + 4 * world->lease_ns;
 	first->node.has_no_database = true;
-	first->node.news_ns = fault->lasts;
+	first->node.event_ns = fault->lasts;
 	world_timer(world, &fault->sequel, on_glance);
 	hf_timer_start(&fault->sequel, GLANCE);
 }

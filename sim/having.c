@@ -26,7 +26,7 @@ void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at)
 	struct proc *other = thread_other(proc);
 	const struct server *server = world->server;
 	bool is_firm = server->is_up && sent_at >= server->told_since;
-	bool is_late = server_is_news_old(server, sent_at);
+	bool is_late = server_is_message_old(server, sent_at);
 
 	for (int unit = span->first; unit <= span->last; unit++) {
 		proc->own->has[span->file][unit] = is_late ? 0 : pipe_mode(proc, span, unit);

@@ -24,7 +24,7 @@
 #define EXPORTS    "/export rw\n"
 #define WATCH_NS   (200 * MS)
 #define BACK_NS    (2 * SECOND) /* beyond the lease and its margin, a service is back */
-#define LATE_NEWS  250          /* in a thousand: the home loop is busy */
+#define LATE_EVENT 250          /* in a thousand: the home loop is busy */
 #define LOST       500          /* in a thousand: an answer, if the way back is cut */
 #define FENCE_GOES 850          /* in a thousand: the command succeeds */
 
@@ -292,29 +292,30 @@ void node_stopped(struct server *server)
 
 /* News for the home loop */
 
-static void tell(struct server *server, unsigned int news)
+static void tell(struct server *server, unsigned int events)
 {
 	struct node *node = &server->node;
 	struct rng *rng = &server->world->database.rng;
 
-	if (news & NEWS_DEPOSED) /* what was to be told of that term has no meaning any more */
-		node->news = 0;
-	node->news |= news;
-	if (!hf_timer_is_running(&node->news_timer))
-		hf_timer_start(&node->news_timer, rng_below(rng, rng_chance(rng, LATE_NEWS) ? 300 * MS : MS) +
-							  (news & NEWS_DEPOSED ? node->news_ns : 0));
+	if (events & NODE_DEPOSED) /* what was to be told of that term has no meaning any more */
+		node->events = 0;
+	node->events |= events;
+	if (!hf_timer_is_running(&node->event_timer))
+		hf_timer_start(&node->event_timer,
+			       rng_below(rng, rng_chance(rng, LATE_EVENT) ? 300 * MS : MS) +
+				       (events & NODE_DEPOSED ? node->event_ns : 0));
 }
 
 void node_store_taken(struct server *server)
 {
-	tell(server, NEWS_TAKEN);
+	tell(server, NODE_TAKEN);
 }
 
-static void on_news(struct hf_timer *timer)
+static void on_events(struct hf_timer *timer)
 {
-	struct server *server = hf_container_of(timer, struct server, node.news_timer);
+	struct server *server = hf_container_of(timer, struct server, node.event_timer);
 	struct node *node = &server->node;
-	unsigned int news = node->news;
+	unsigned int events = node->events;
 
 	if (!node->machine)
 		return;
@@ -322,15 +323,15 @@ static void on_news(struct hf_timer *timer)
 		hf_timer_start_at(timer, node->halted_until);
 		return;
 	}
-	node->news = 0;
-	node->news_ns = 0;
-	if (news & (NEWS_DEPOSED | NEWS_TAKEN)) {
+	node->events = 0;
+	node->event_ns = 0;
+	if (events & (NODE_DEPOSED | NODE_TAKEN)) {
 		node_with(server, end_service, NULL);
 		hf_node_released(node->machine, false, node_clock(server));
 	}
-	if (news & NEWS_CLAIMED && hf_node_role(node->machine) == HF_NODE_TAKING)
+	if (events & NODE_CLAIMED && hf_node_role(node->machine) == HF_NODE_TAKING)
 		begin_service(server);
-	else if (news & NEWS_HANDS_OVER && hf_node_role(node->machine) == HF_NODE_STOPPING)
+	else if (events & NODE_HANDS_OVER && hf_node_role(node->machine) == HF_NODE_STOPPING)
 		stop_service(server);
 	drive(server);
 }
@@ -362,9 +363,9 @@ static void decided(struct server *server, enum hf_node_role before)
 	SAY(server->world, "node %s is %s now", node->name, hf_node_role_name(role));
 	world_note(server->world, 22, role);
 	if (role == HF_NODE_TAKING)
-		tell(server, NEWS_CLAIMED);
+		tell(server, NODE_CLAIMED);
 	if (role == HF_NODE_STOPPING)
-		tell(server, NEWS_HANDS_OVER);
+		tell(server, NODE_HANDS_OVER);
 }
 
 /* Steps */
@@ -386,10 +387,10 @@ static void hear_look(struct server *server, struct request *request)
 		hf_node_saw(node->machine, request->step, &request->answer, request->sent, heard);
 		hf_node_set_unfit(node->machine, node->has_no_link ? "no link" : "", heard);
 		if (request->step == HF_NODE_RENEW && !*hf_node_owner(node->machine))
-			tell(server, NEWS_DEPOSED); /* it is not sure any more that the service is its own */
+			tell(server, NODE_DEPOSED); /* it is not sure any more that the service is its own */
 	} else if (request->result == -ESTALE) {
 		hf_node_deposed(node->machine, heard);
-		tell(server, NEWS_DEPOSED);
+		tell(server, NODE_DEPOSED);
 	} else {
 		hf_node_failed(node->machine, heard);
 	}
@@ -660,12 +661,12 @@ static void forget_process(struct server *server)
 	node->lease.ends_at = 0;
 	node->lag = node->halted_until = 0;
 	node->halt_in = 0;
-	node->news = 0;
-	node->news_ns = 0;
+	node->events = 0;
+	node->event_ns = 0;
 	node->must_report = false;
 	node->leave_by = 0;
 	hf_timer_stop(&node->step_timer);
-	hf_timer_stop(&node->news_timer);
+	hf_timer_stop(&node->event_timer);
 	abandon_step(node);
 }
 
@@ -831,7 +832,7 @@ static void on_watch(struct hf_timer *timer)
 		struct server *server = &world->nodes[i];
 
 		is_hindered |=
-			is_serving_in_vain(server) || is_stopping_slowly(server) || server->node.news_ns;
+			is_serving_in_vain(server) || is_stopping_slowly(server) || server->node.event_ns;
 		if (node_is_serving(server) && node_holder(world) == server)
 			world->served_at = world->now;
 		if (!is_fit(server))
@@ -857,7 +858,7 @@ void node_calm(struct world *world)
 
 		node->has_no_database = node->has_no_clients = node->has_no_link = false;
 		node->halt_in = 0;
-		node->news_ns = 0;
+		node->event_ns = 0;
 		world->nodes[i].crash_in = 0;
 	}
 }
@@ -885,7 +886,7 @@ void node_init(struct world *world)
 		snprintf(node->instance, sizeof(node->instance), "id-%c", "AB"[i]);
 		node->drift = rng_chance(rng, 300) ? 0 : (int64_t)rng_below(rng, 200001) - 100000;
 		world_timer(world, &node->step_timer, on_step);
-		world_timer(world, &node->news_timer, on_news);
+		world_timer(world, &node->event_timer, on_events);
 	}
 	SAY(world, "plan    lease %.0f s, %s replica, %s fence, clocks %+lld and %+lld ppm",
 	    (double)world->lease_ns / 1e9, world->database.has_synced_replica ? "synchronous" : "older",

@@ -96,7 +96,8 @@ static void take(struct proc *proc, uint8_t file, uint64_t sent_at)
 	struct reservation *reservation = &proc->reservations[file];
 
 	reservation->is_firm = server->is_up && sent_at >= server->started_at;
-	reservation->is_phantom = server_is_news_old(server, sent_at) || sent_at < proc->host->lacked_until;
+	reservation->is_phantom =
+		server_is_message_old(server, sent_at) || sent_at < proc->host->lacked_until;
 	reservation->has = !reservation->is_phantom;
 	reservation->is_lost = false;
 	if (reservation->has)

@@ -64,7 +64,7 @@ uint64_t server_next(struct server *server)
 	return HF_MAX(at, server->node.halted_until);
 }
 
-bool server_is_news_old(const struct server *server, uint64_t sent_at)
+bool server_is_message_old(const struct server *server, uint64_t sent_at)
 {
 	return sent_at < server->lost_before || (sent_at < server->told_since && !server->grace_is_on);
 }

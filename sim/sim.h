@@ -352,11 +352,11 @@ struct request {
 	struct hf_service_row answer;
 };
 
-enum node_news {
-	NEWS_DEPOSED = 1 << 0,
-	NEWS_CLAIMED = 1 << 1,
-	NEWS_HANDS_OVER = 1 << 2,
-	NEWS_TAKEN = 1 << 3, /* the store says that another run uses it */
+enum node_event {
+	NODE_DEPOSED = 1 << 0,
+	NODE_CLAIMED = 1 << 1,
+	NODE_HANDS_OVER = 1 << 2,
+	NODE_TAKEN = 1 << 3, /* the store says that another run uses it */
 };
 
 struct node {
@@ -379,12 +379,12 @@ struct node {
 	uint64_t address_until; /* by its clock: the kernel removes it then */
 	uint64_t known_epoch;   /* on its disk */
 	int32_t known_state;
-	unsigned int news;
-	uint64_t news_ns; /* its home loop hears of its next deposition that much later */
+	unsigned int events;
+	uint64_t event_ns; /* its home loop hears of its next deposition that much later */
 	bool must_report;
 	uint64_t unfit_at; /* it could not serve then, for any reason */
 	uint64_t leave_by; /* the process ends when the service is handed over, or then; 0: it stays */
-	struct hf_timer step_timer, news_timer, halt_timer;
+	struct hf_timer step_timer, event_timer, halt_timer;
 	struct request requests[2]; /* one may be of a process that is dead */
 	struct request *request;    /* under way; NULL: none */
 };
@@ -1189,7 +1189,7 @@ void server_wake(struct server *server); /* there is something for it to do */
 void server_tick(struct world *world);   /* one operation: may not return */
 void server_crash(struct world *world, enum crash_kind kind);
 /* A promise of an earlier epoch that arrives when the time to reclaim is over. */
-bool server_is_news_old(const struct server *server, uint64_t sent_at);
+bool server_is_message_old(const struct server *server, uint64_t sent_at);
 void server_arm(struct world *world, enum crash_kind kind, uint32_t n_operations);
 void server_stop(struct world *world);
 uint64_t server_next(struct server *server); /* when it acts next */

@@ -66,13 +66,13 @@ struct hf_cluster {
 	bool must_withdraw;  /* ordered, and not done */
 	bool is_withdrawing; /* ordered: the addresses do not come back in this term */
 
-	/* News */
+	/* Events */
 	struct hf_loop *loop; /* NULL: none */
-	hf_cluster_news_fn fn;
+	hf_cluster_event_fn fn;
 	void *user;
 	struct hf_task task;
 	bool is_posted;
-	unsigned int news; /* bits of those that no loop has heard */
+	unsigned int events; /* bits of those that no loop has heard of */
 };
 
 static uint64_t read_clock(void)
@@ -105,42 +105,42 @@ static void make_owner(char owner[static HF_NODE_ID])
 	*hf_hex_put(owner, bytes, sizeof(bytes)) = '\0';
 }
 
-/* News */
+/* Events */
 
-static void post_news(struct hf_cluster *cluster)
+static void post_events(struct hf_cluster *cluster)
 {
-	if (cluster->loop && cluster->news && !cluster->is_posted) {
+	if (cluster->loop && cluster->events && !cluster->is_posted) {
 		cluster->is_posted = true;
 		hf_loop_post(cluster->loop, &cluster->task);
 	}
 }
 
-static void tell(struct hf_cluster *cluster, enum hf_cluster_news news)
+static void tell(struct hf_cluster *cluster, enum hf_cluster_event event)
 {
-	cluster->news |= 1u << news;
-	post_news(cluster);
+	cluster->events |= 1u << event;
+	post_events(cluster);
 }
 
 static void deliver(struct hf_task *task)
 {
 	struct hf_cluster *cluster = hf_container_of(task, struct hf_cluster, task);
-	hf_cluster_news_fn fn;
-	unsigned int news;
+	hf_cluster_event_fn fn;
+	unsigned int events;
 	void *user;
 
 	pthread_mutex_lock(&cluster->lock);
 	cluster->is_posted = false;
 	fn = cluster->fn;
 	user = cluster->user;
-	news = fn ? cluster->news : 0;
-	cluster->news &= ~news;
+	events = fn ? cluster->events : 0;
+	cluster->events &= ~events;
 	pthread_mutex_unlock(&cluster->lock);
-	for (enum hf_cluster_news i = HF_CLUSTER_CLAIMED; i <= HF_CLUSTER_WITHDRAWN; i++)
-		if (news & 1u << i)
+	for (enum hf_cluster_event i = HF_CLUSTER_CLAIMED; i <= HF_CLUSTER_WITHDRAWN; i++)
+		if (events & 1u << i)
 			fn(user, i);
 }
 
-void hf_cluster_set_listener(struct hf_cluster *cluster, struct hf_loop *loop, hf_cluster_news_fn fn,
+void hf_cluster_set_listener(struct hf_cluster *cluster, struct hf_loop *loop, hf_cluster_event_fn fn,
 			     void *user)
 {
 	struct hf_loop *before;
@@ -156,7 +156,7 @@ void hf_cluster_set_listener(struct hf_cluster *cluster, struct hf_loop *loop, h
 	cluster->loop = loop;
 	cluster->fn = fn;
 	cluster->user = user;
-	post_news(cluster);
+	post_events(cluster);
 	pthread_mutex_unlock(&cluster->lock);
 }
 
@@ -189,7 +189,7 @@ static void tell_witness(struct hf_cluster *cluster)
 		hf_witness_tell(cluster->options.witness, hf_node_owner(cluster->node));
 }
 
-/* A node that is deposed has no service any more; the news that go before it have no meaning. */
+/* A node that is deposed has no service any more; the events before it have no meaning. */
 static void note_role(struct hf_cluster *cluster, enum hf_node_role before)
 {
 	enum hf_node_role role = hf_node_role(cluster->node);
@@ -413,7 +413,7 @@ static void claim(struct hf_cluster *cluster)
 	if (r == 0) {
 		snprintf(cluster->predecessor, sizeof(cluster->predecessor), "%s", seen->node);
 		cluster->is_present = false;
-		cluster->news = 0; /* of earlier terms */
+		cluster->events = 0; /* of earlier terms */
 		cluster->began_at = seen->has_lease ? hf_node_changed_at(cluster->node) : sent;
 		cluster->must_withdraw = cluster->is_withdrawing = false;
 		free(cluster->stored); /* the database has those of the node before */
@@ -828,7 +828,7 @@ void hf_cluster_released(struct hf_cluster *cluster, bool has_failed)
 	before = hf_node_role(cluster->node);
 	hf_node_released(cluster->node, has_failed, read_clock());
 	note_role(cluster, before);
-	cluster->news &= ~(1u << HF_CLUSTER_HANDS_OVER);
+	cluster->events &= ~(1u << HF_CLUSTER_HANDS_OVER);
 	pthread_cond_broadcast(&cluster->wake);
 	pthread_mutex_unlock(&cluster->lock);
 }

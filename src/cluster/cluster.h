@@ -7,7 +7,7 @@
  * watches the row, and claims the service when the lease was not renewed for long enough, or
  * when the owner hands it over.
  *
- *	cluster.c    the thread that keeps the lease; orders to it, and news from it
+ *	cluster.c    the thread that keeps the lease; orders to it, and events from it
  *	node.c       what should this node do next? Decides, and does nothing itself
  *	presence.c   the service's addresses are here while this node serves
  *	connections.c   which connections do clients have, as bytes for the next node?
@@ -24,7 +24,7 @@
  *
  * The thread has a connection to the database of its own, so that neither a long commit nor a
  * long turn of the home loop costs the lease. It never touches the service itself: it tells
- * the home loop what happened (hf_cluster_news), and the daemon builds or ends the service.
+ * the home loop what happened (hf_cluster_event), and the daemon builds or ends the service.
  */
 #pragma once
 
@@ -59,7 +59,7 @@ struct hf_cluster_options {
 };
 
 /* What the home loop is told. */
-enum hf_cluster_news {
+enum hf_cluster_event {
 	HF_CLUSTER_CLAIMED,    /* the service is this node's: build it, then say hf_cluster_serves() */
 	HF_CLUSTER_DEPOSED,    /* it is another node's: end it at once, as if killed */
 	HF_CLUSTER_HANDS_OVER, /* end it in order, then say hf_cluster_released() */
@@ -69,18 +69,18 @@ enum hf_cluster_news {
 	HF_CLUSTER_WITHDRAWN,  /* the addresses are gone from here: connections may be closed */
 };
 
-typedef void (*hf_cluster_news_fn)(void *user, enum hf_cluster_news news);
+typedef void (*hf_cluster_event_fn)(void *user, enum hf_cluster_event event);
 
-/* Life. start() begins the thread. It needs no loop: news wait until there is one. */
+/* Life. start() begins the thread. It needs no loop: events wait until there is one. */
 int hf_cluster_new(struct hf_cluster **clusterp, const struct hf_cluster_options *options);
 struct hf_cluster *hf_cluster_free(struct hf_cluster *cluster); /* ends the thread */
 int hf_cluster_start(struct hf_cluster *cluster);
 
 HF_DEFINE_CLEANUP(struct hf_cluster *, hf_cluster_free)
 
-/* The loop that hears news from now on, on its own thread; NULL: none. News that no loop has heard are told
- * to the next one. On the thread of the loop. */
-void hf_cluster_set_listener(struct hf_cluster *cluster, struct hf_loop *loop, hf_cluster_news_fn fn,
+/* The loop that hears of events from now on, on its own thread; NULL: none. Events that no loop has heard of
+ * are told to the next one. On the thread of the loop. */
+void hf_cluster_set_listener(struct hf_cluster *cluster, struct hf_loop *loop, hf_cluster_event_fn fn,
 			     void *user);
 
 /* For the service of this term, after HF_CLUSTER_CLAIMED */

@@ -245,11 +245,11 @@ static void begin_to_serve(struct daemon *d)
 
 /* The cluster */
 
-static void on_news(void *user, enum hf_cluster_news news)
+static void on_cluster_event(void *user, enum hf_cluster_event event)
 {
 	struct daemon *d = user;
 
-	switch (news) {
+	switch (event) {
 	case HF_CLUSTER_DEPOSED:
 		stand_by(d);
 		hf_loop_stop(d->loop);
@@ -829,7 +829,7 @@ static int start(struct daemon *d)
 	if (r == 0 && d->api)
 		r = hf_api_start(d->api);
 	if (r == 0 && d->cluster)
-		hf_cluster_set_listener(d->cluster, d->loop, on_news, d);
+		hf_cluster_set_listener(d->cluster, d->loop, on_cluster_event, d);
 	return hf_trace(r);
 }
 

@@ -174,7 +174,7 @@ static void ask_reload(struct standby *standby)
 		hf_reload_ask(standby->reload);
 }
 
-/* Signals and news */
+/* Signals and events */
 
 static void on_stop(void *user, int signum)
 {
@@ -187,11 +187,11 @@ static void on_reload(void *user, int signum)
 	ask_reload(user);
 }
 
-static void on_news(void *user, enum hf_cluster_news news)
+static void on_cluster_event(void *user, enum hf_cluster_event event)
 {
-	if (news == HF_CLUSTER_CLAIMED)
+	if (event == HF_CLUSTER_CLAIMED)
 		end(user, HF_STANDBY_CLAIMED);
-	else if (news == HF_CLUSTER_REFUSED)
+	else if (event == HF_CLUSTER_REFUSED)
 		end(user, HF_STANDBY_REFUSED);
 }
 
@@ -254,7 +254,7 @@ static int start(struct standby *standby)
 		r = hf_timer_start(&standby->examine_timer, 0);
 	if (r < 0)
 		return hf_trace(r);
-	hf_cluster_set_listener(standby->cluster, standby->loop, on_news, standby);
+	hf_cluster_set_listener(standby->cluster, standby->loop, on_cluster_event, standby);
 	return 0;
 }
 

@@ -1,6 +1,6 @@
 /*
  * A standby: the process while another node serves. It has the API, examines its exports, and
- * waits for news of the cluster. It serves no RPC.
+ * waits for events of the cluster. It serves no RPC.
  */
 #pragma once
 

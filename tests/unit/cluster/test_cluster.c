@@ -244,14 +244,14 @@ struct home {
 	bool is_present;
 };
 
-static void on_news(void *user, enum hf_cluster_news news)
+static void on_cluster_event(void *user, enum hf_cluster_event event)
 {
 	const struct hf_cluster_term term = { .epoch = EPOCH, .state = 9 };
 	struct home *home = user;
 
-	if (news == HF_CLUSTER_CLAIMED)
+	if (event == HF_CLUSTER_CLAIMED)
 		hf_cluster_serves(cluster, &term);
-	if (news != HF_CLUSTER_PRESENT)
+	if (event != HF_CLUSTER_PRESENT)
 		return;
 	home->is_present = true;
 	hf_loop_stop(home->loop);
@@ -272,7 +272,7 @@ static uint64_t serve(struct memory *memory, uint64_t lease_ns)
 	hf_timer_init(&home.patience, home.loop, lose_patience);
 	assert_int_equal(hf_timer_start(&home.patience, PATIENCE_S * HF_NS_PER_S), 0);
 	begin(memory, lease_ns);
-	hf_cluster_set_listener(cluster, home.loop, on_news, &home);
+	hf_cluster_set_listener(cluster, home.loop, on_cluster_event, &home);
 	assert_int_equal(hf_loop_run(home.loop), 0);
 	at = read_clock();
 	hf_timer_stop(&home.patience);
