@@ -6,7 +6,7 @@
 
 /* A program that asks for a lower mode must be content with that from now on, until it is refused; even if it
  * has reclaimed the lock since it first asked. */
-void proc_lower(struct proc *proc, const struct span *span)
+void proc_downgrade(struct proc *proc, const struct span *span)
 {
 	for (int unit = span->first; unit <= span->last; unit++) {
 		uint8_t *has = &proc->own->has[span->file][unit];
@@ -83,7 +83,7 @@ void proc_set_freed(struct proc *proc, const struct span *span, bool is_freed)
 void proc_be_content(struct proc *proc)
 {
 	if (proc->phase == LOCKING || proc->phase == WAITING || proc->phase == PAUSING)
-		proc_lower(proc, &proc->span);
+		proc_downgrade(proc, &proc->span);
 }
 
 /* What it asked for less of was not granted. A server that was restarted since cannot know that. */

@@ -241,7 +241,7 @@ void order_note_locked(struct world *world, struct proc *proc, const struct hf_l
 /* I8: a program that has asked for a lower mode, and is told that it has it, does not exclude others any
  * more; except from the range of an exclusive grant that was on its way to it when the LOCK was served. The
  * client's answer to that grant may arrive before the reply to the LOCK leaves. */
-void order_check_lowered(const struct call *call)
+void order_check_downgraded(const struct call *call)
 {
 	struct world *world = call->host->world;
 	const struct span *span = &call->span;

@@ -182,7 +182,7 @@ void pipe_taken(struct proc *proc, const struct span *span)
 		*mode = *mode ? HF_MIN(*mode, span->mode) : span->mode;
 	}
 	if (!is_newer) /* the other thread's call may be served already */
-		proc_lower(other, &other->span);
+		proc_downgrade(other, &other->span);
 }
 
 /* It has just taken what it asked for, and the other thread took a part of that while the reply was under
@@ -215,7 +215,7 @@ bool pipe_has_less(const struct proc *proc, uint8_t mode, int unit)
 void pipe_sent_again(struct call *call)
 {
 	if (call->kind == CALL_LOCK && call->proc->call == call)
-		proc_lower(call->proc, &call->span);
+		proc_downgrade(call->proc, &call->span);
 }
 
 bool pipe_joins_segment(struct host *host)

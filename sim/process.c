@@ -57,7 +57,7 @@ static void choose_span(struct proc *proc, struct span *span)
 
 static void send_lock(struct proc *proc)
 {
-	proc_lower(proc, &proc->span);
+	proc_downgrade(proc, &proc->span);
 	proc->n_asked++;
 	proc->phase = LOCKING;
 	talk_call(proc->host, proc, CALL_LOCK, &proc->span, proc->blocks);

@@ -1259,8 +1259,8 @@ bool proc_is_at_rest(const struct proc *proc);
 void proc_take(struct proc *proc, const struct span *span, uint64_t sent_at); /* it is told that it has it */
 void proc_lose(struct proc *proc); /* all its locks, and it does not know of that */
 void proc_give_up(struct proc *proc, const struct span *span);
-void proc_lower(struct proc *proc, const struct span *span); /* it is about to ask for a lower mode */
-void proc_raise_again(struct proc *proc);                    /* it was refused */
+void proc_downgrade(struct proc *proc, const struct span *span); /* it is about to ask for a lower mode */
+void proc_raise_again(struct proc *proc);                        /* it was refused */
 void proc_had(struct proc *proc, const struct span *span, uint64_t sent_at); /* it does not know that */
 void proc_be_content(struct proc *proc); /* it has reclaimed what it was about to downgrade */
 bool proc_has_anything(const struct proc *proc);
@@ -1443,9 +1443,9 @@ void order_note_locked(struct world *world, struct proc *proc, const struct hf_l
 void order_check(struct world *world);
 bool order_waits(const struct call *call);
 bool order_is_involved(struct world *world, const struct proc *proc, const struct span *span);
-void order_check_called_back(struct proc *proc);    /* it asks again, and has the lock */
-void order_check_unlocked(const struct call *call); /* before the program is told so */
-void order_check_lowered(const struct call *call);  /* the same */
+void order_check_called_back(struct proc *proc);      /* it asks again, and has the lock */
+void order_check_unlocked(const struct call *call);   /* before the program is told so */
+void order_check_downgraded(const struct call *call); /* the same */
 void order_check_cancelled(const struct proc *proc, const struct span *span); /* it no longer waits */
 
 /* REST (rest.c) */

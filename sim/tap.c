@@ -178,7 +178,7 @@ static void look_at_answer(struct world *world, struct host *host, struct call *
 		return;
 	}
 	if (call->kind == CALL_LOCK)
-		order_check_lowered(call);
+		order_check_downgraded(call);
 	if (is_reservation)
 		reservation_check_told(world, call->proc, call);
 	else if (!host->is_unmonitored)

@@ -84,7 +84,7 @@ class Downgrade(Waiting):
         self.assertTrue(self.assert_held(self.exclusive).exclusive)
         self.b.answer(self.heard, nlm.S_GRANTED)
         self.until(lambda: self.b.lock(self.shared) == nlm.S_GRANTED and not self.holder_of(self.shared).exclusive,
-                   "lowered once it is sure")  # fmt: skip
+                   "downgraded once it is sure")  # fmt: skip
 
     def test_another_part(self):
         """It has nothing to do with the grant."""

@@ -283,8 +283,8 @@ class Failing(Recovering):
         self.assertEqual(self.a.unshare(share), nlm.S_GRANTED)
         self.assertEqual(self.b.share(self.lock_of(self.b, access=1)), nlm.S_GRANTED)
 
-    def test_repeat_of_a_lock_that_was_lowered(self):
-        """The reply to the LOCK that lowered it may be lost: a refusal would say that it is still exclusive."""
+    def test_repeat_of_a_lock_that_was_downgraded(self):
+        """The reply to the LOCK that downgraded it may be lost: a refusal would say that it is still exclusive."""
         shared = self.held(self.a, 0, 5).but(exclusive=False)
         self.assertEqual(self.a.lock(shared), nlm.S_GRANTED)
         answers = self.in_one_go(self.a, *((nlm.LOCK, other) for other in self.bulky(self.a)), (nlm.LOCK, shared))
@@ -301,7 +301,7 @@ class Failing(Recovering):
         with self.counts_results(LOCK_DENIED_NOLOCKS=7):
             self.fail_with(self.a, self.lock_of(self.a, 20, 5))
 
-    def test_a_lowered_lock_is_counted_as_it_was_answered(self):
+    def test_a_downgraded_lock_is_counted_as_it_was_answered(self):
         shared = self.held(self.a, 0, 5).but(exclusive=False)
         self.assertEqual(self.a.lock(shared), nlm.S_GRANTED)
         with self.counts_results(LOCK_DENIED_NOLOCKS=6, LOCK_DENIED_GRACE_PERIOD=1):

@@ -162,7 +162,7 @@ class Ports(Play):
         self.assert_held(held, by=1)
 
     def test_m1_locks_neither(self):
-        """Neither lowers a lock, nor takes the place of a wait, nor tells of a restart, nor reclaims."""
+        """Neither downgrades a lock, nor takes the place of a wait, nor tells of a restart, nor reclaims."""
         held = self.lock_of(self.a, 0, 10, state=3)
         other = self.lock_of(self.b, 20, 10, svid=3)
         waiting = self.lock_of(self.a, 20, 10, svid=4, block=True, state=3)

@@ -472,7 +472,7 @@ class Attackers(TlsLocks):
             self.assert_refused(self.a, nlm.NM_LOCK, lock)
 
     def test_lock_of_what_the_client_has_without_a_connection(self):
-        """A shared one of the same owner would lower its lock. The reply to the first may be lost, so it is not refused."""
+        """A shared one of the same owner would downgrade its lock. The reply to the first may be lost, so it is not refused."""
         self.disconnect()
         for lock in (self.lock, self.lock.but(exclusive=False), self.lock.but(offset=5, state=7)):
             for procedure in (nlm.LOCK, nlm.NM_LOCK):

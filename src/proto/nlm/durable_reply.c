@@ -114,15 +114,15 @@ static void put_off_reclaim(struct hf_nlm_op *op)
 	hf_nlm_op_drop(op);
 }
 
-/* A LOCK may have lowered it before, and its reply may be lost. Then the client sends the same LOCK again,
+/* A LOCK may have downgraded it before, and its reply may be lost. Then the client sends the same LOCK again,
  * and a refusal would tell it that its lock is still exclusive. So it is told to ask again. */
-static bool may_be_lowered(const struct hf_locks *locks, const struct lock_of *lock)
+static bool may_be_downgraded(const struct hf_locks *locks, const struct lock_of *lock)
 {
 	return lock->mode == HF_LOCK_SHARED && lock->who.client &&
 	       hf_lock_has_shared(locks, &lock->who, lock->range);
 }
 
-static bool asks_for_lowered(struct hf_nlm_op *op)
+static bool asks_for_downgraded(struct hf_nlm_op *op)
 {
 	struct lock_of lock;
 
@@ -130,7 +130,7 @@ static bool asks_for_lowered(struct hf_nlm_op *op)
 		return false;
 	hf_nlm_find_served(op);
 	lock = describe(op);
-	return may_be_lowered(op->nlm->locks, &lock);
+	return may_be_downgraded(op->nlm->locks, &lock);
 }
 
 /*
@@ -146,8 +146,9 @@ enum hf_nlm_stat hf_nlm_not_stored(struct hf_nlm_op *op)
 		put_off_reclaim(op);
 		return HF_NLM_LATER;
 	}
-	return options->store_comes_back || may_be_stored || asks_for_lowered(op) ? HF_NLM_DENIED_GRACE_PERIOD
-										  : HF_NLM_DENIED_NOLOCKS;
+	return options->store_comes_back || may_be_stored || asks_for_downgraded(op)
+		       ? HF_NLM_DENIED_GRACE_PERIOD
+		       : HF_NLM_DENIED_NOLOCKS;
 }
 
 /*
@@ -169,7 +170,7 @@ static enum hf_nlm_stat refusal(const struct hf_nlm *nlm, enum hf_nlm_finish fin
 static enum hf_nlm_stat refusal_of(const struct hf_nlm *nlm, const struct lock_of *lock,
 				   enum hf_nlm_finish finish)
 {
-	if (finish == HF_NLM_FINISH_REPEAT && may_be_lowered(nlm->locks, lock))
+	if (finish == HF_NLM_FINISH_REPEAT && may_be_downgraded(nlm->locks, lock))
 		return HF_NLM_DENIED_GRACE_PERIOD;
 	return refusal(nlm, finish);
 }

@@ -124,7 +124,7 @@ static void reach_from(const struct model *m, int owner, struct reach *reach)
 /* GRANTS */
 
 /* From the first to the last of what an owner's exclusive grants in flight are about, of those that have
- * something of this range: there nothing is lowered. */
+ * something of this range: there nothing is downgraded. */
 struct guard {
 	int from, to;
 };
@@ -152,7 +152,7 @@ static void grant_cell(struct cell *cell, const struct model_waiter *w, bool is_
 	struct cell before = *cell;
 
 	if (before.mode == w->mode) {
-		if (before.is_downgrading) { /* it is not to be lowered any more */
+		if (before.is_downgrading) { /* it is not to be downgraded any more */
 			cell->is_downgrading = false;
 			cell->grant = 0;
 		}

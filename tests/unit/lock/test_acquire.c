@@ -241,7 +241,7 @@ static void test_reclaim_counts_against_twice_the_limit(void **state)
 	}
 }
 
-/* A reclaim that comes late, or a lowering. */
+/* A reclaim that comes late, or a downgrade. */
 static void test_what_is_due_counts_against_twice_the_limit(void **state)
 {
 	struct hf_lock_request due = { .mode = S, .is_due = true };
@@ -508,7 +508,7 @@ static void test_grant_without_memory_comes_later(void **state)
 }
 
 /* Exclusive parts stay exclusive and missing parts are taken: the protocol downgrades later. */
-static void test_keeping_request_lowers_nothing(void **state)
+static void test_keeping_request_downgrades_nothing(void **state)
 {
 	struct bed *bed = *state;
 
@@ -568,7 +568,7 @@ int main(void)
 		bed_test_of(test_test_shows_and_changes_nothing),
 		bed_test_of(test_involved_says_who_has_anything_in_a_file),
 		bed_test_of(test_touches_says_the_same_of_a_range),
-		bed_test_of(test_keeping_request_lowers_nothing),
+		bed_test_of(test_keeping_request_downgrades_nothing),
 		bed_test_of(test_says_what_was_held_before),
 		cmocka_unit_test(test_limit_of_a_client),
 		cmocka_unit_test(test_limit_of_a_file),

@@ -91,7 +91,7 @@ static void test_changed_by_its_owner(void **state)
 	bed_lock(bed, 11, E, 0, 4);   /* what it is */
 	bed_unlock(bed, 11, 20, 29);
 	assert_int_equal(keep_changed(bed), 0);
-	bed_lock(bed, 11, S, 3, 3); /* which lowers nothing now */
+	bed_lock(bed, 11, S, 3, 3); /* which downgrades nothing now */
 	assert_int_equal(keep_changed(bed), 0);
 	bed_unlock(bed, 11, 3, 3);
 	assert_int_equal(keep_changed(bed), 1);
@@ -126,7 +126,7 @@ static void test_changed_by_waiting_for_more_of_the_same(void **state)
 
 /* 11 has a part, and gets all of it exclusively. Another of its threads makes a shared request there. The
  * server cannot know which of the two answers the client receives last. */
-static void test_request_lowers_nothing_of_an_exclusive_grant(void **state)
+static void test_request_downgrades_nothing_of_an_exclusive_grant(void **state)
 {
 	struct bed *bed = *state;
 
@@ -155,7 +155,7 @@ static void test_request_outlives_an_exclusive_grant(void **state)
 	assert_locked(bed, 11, "S[2,2] E[3,4] S[5,6]");
 }
 
-static void test_grant_lowers_nothing_of_an_exclusive_one(void **state)
+static void test_grant_downgrades_nothing_of_an_exclusive_one(void **state)
 {
 	struct bed *bed = *state;
 	uint64_t exclusive;
@@ -380,7 +380,7 @@ static void test_doubtful_grant_is_kept_and_weakens_nothing(void **state)
 
 /* 11 waits, and another of its threads asks for more of that, and is told so at once; the answer may be heard
  * after that to the older request. */
-static void test_grant_lowers_nothing_that_was_asked_for_since(void **state)
+static void test_grant_downgrades_nothing_that_was_asked_for_since(void **state)
 {
 	struct bed *bed = *state;
 
@@ -418,12 +418,12 @@ static void confirm_in_order(struct bed *bed, bool is_last_first)
 	assert_locked(bed, 11, "S[0,5] E[6,7] S[8,9]");
 }
 
-static void test_late_answer_lowers_nothing_that_was_granted_since(void **state)
+static void test_late_answer_downgrades_nothing_that_was_granted_since(void **state)
 {
 	confirm_in_order(*state, true);
 }
 
-static void test_answer_lowers_nothing_that_was_granted_since(void **state)
+static void test_answer_downgrades_nothing_that_was_granted_since(void **state)
 {
 	confirm_in_order(*state, false);
 }
@@ -596,7 +596,7 @@ static void test_cancel_of_nothing(void **state)
 
 /* The request was granted, and downgraded its range except the part of an exclusive grant. A client that is
  * told that it never got the lock would believe that it still has all of it exclusively. */
-static void test_cancel_of_what_was_lowered_in_parts(void **state)
+static void test_cancel_of_what_was_downgraded_in_parts(void **state)
 {
 	struct bed *bed = *state;
 
@@ -664,9 +664,9 @@ int main(void)
 		bed_test_of(test_changed_by_its_owner),
 		bed_test_of(test_changed_by_a_partial_unlock),
 		bed_test_of(test_changed_by_waiting_for_more_of_the_same),
-		bed_test_of(test_request_lowers_nothing_of_an_exclusive_grant),
+		bed_test_of(test_request_downgrades_nothing_of_an_exclusive_grant),
 		bed_test_of(test_request_outlives_an_exclusive_grant),
-		bed_test_of(test_grant_lowers_nothing_of_an_exclusive_one),
+		bed_test_of(test_grant_downgrades_nothing_of_an_exclusive_one),
 		bed_test_of(test_whole_after_what_a_reboot_took),
 		bed_test_of(test_whole_after_what_was_kept_is_gone),
 		bed_test_of(test_changed_before_a_reboot_took_more),
@@ -681,9 +681,9 @@ int main(void)
 		bed_test_of(test_grant_never_weakens_before_it_is_confirmed),
 		bed_test_of(test_confirmed_downgrade_serves_others),
 		bed_test_of(test_doubtful_grant_is_kept_and_weakens_nothing),
-		bed_test_of(test_grant_lowers_nothing_that_was_asked_for_since),
-		bed_test_of(test_late_answer_lowers_nothing_that_was_granted_since),
-		bed_test_of(test_answer_lowers_nothing_that_was_granted_since),
+		bed_test_of(test_grant_downgrades_nothing_that_was_asked_for_since),
+		bed_test_of(test_late_answer_downgrades_nothing_that_was_granted_since),
+		bed_test_of(test_answer_downgrades_nothing_that_was_granted_since),
 		bed_test_of(test_refusal_takes_nothing_from_a_later_request),
 		bed_test_of(test_repeated_request_confirms),
 		bed_test_of(test_repeated_request_may_confirm_and_keep_more),
@@ -699,7 +699,7 @@ int main(void)
 		bed_test_of(test_cancel_of_an_upgrade_in_flight_restores),
 		bed_test_of(test_cancel_of_a_held_lock),
 		bed_test_of(test_cancel_of_nothing),
-		bed_test_of(test_cancel_of_what_was_lowered_in_parts),
+		bed_test_of(test_cancel_of_what_was_downgraded_in_parts),
 		bed_test_of(test_undone_grant_leaves_what_another_one_has),
 		bed_test_of(test_cancelled_grant_leaves_what_another_one_has),
 		bed_test_of(test_cancel_matches_range_and_mode),

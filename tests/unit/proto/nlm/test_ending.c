@@ -25,20 +25,20 @@ static void assert_has(const char *name, uint32_t n_locks)
 /* A client at the same address, with a lock of the same process number in the same file, that was not heard
  * of since, must not be taken for the client that is gone. */
 
-static void test_a_lowering_lowers_no_other_owners_lock(void **state)
+static void test_a_downgrade_changes_no_other_owners_lock(void **state)
 {
-	uint32_t lowering;
+	uint32_t downgrade;
 
 	lock((struct ask){ .name = "x", .offset = 100 });
 	lock((struct ask){ .name = "y" });
 	calls.world.disk.is_slow = true;
 	call_up((struct ask){ HF_NLM_LOCK, .host = "10.0.0.5", .name = "z", .file = "g" });
-	lowering = call_up((struct ask){ HF_NLM_LOCK, .name = "y", .is_shared = true });
-	assert_null(calls.said[lowering]);
+	downgrade = call_up((struct ask){ HF_NLM_LOCK, .name = "y", .is_shared = true });
+	assert_null(calls.said[downgrade]);
 	calls_kill(CALLS_HOST, "y");
 	calls.world.disk.is_slow = false;
 	disk_let_go(&calls.world.disk);
-	expect(lowering, "GRANTED");
+	expect(downgrade, "GRANTED");
 	assert_has("y", 0);
 	assert_has("x", 1);
 }
@@ -186,18 +186,18 @@ static void test_who_polls_when_the_store_fails_waits_no_more_on_a_connection(vo
 /* A message that is not served any more is forgotten: the next one is served. */
 static void test_a_message_that_is_dropped(void **state)
 {
-	uint32_t lowering, last;
+	uint32_t downgrade, last;
 
 	lock((struct ask){ .name = "x" });
 	calls.world.disk.is_slow = true;
 	call_up((struct ask){ HF_NLM_LOCK, .host = "10.0.0.5", .name = "z", .file = "g" });
-	lowering = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .is_shared = true });
+	downgrade = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .is_shared = true });
 	call_up((struct ask){ HF_NLM_UNLOCK_MSG, .name = "x" });
-	assert_null(calls.said[lowering]);
+	assert_null(calls.said[downgrade]);
 	hf_recovery_stop(calls.world.recovery, on_stopped, NULL);
 	calls.world.disk.is_slow = false;
 	disk_let_go(&calls.world.disk);
-	expect(lowering, "GRANTED");
+	expect(downgrade, "GRANTED");
 	assert_has("x", 1);
 	assert_true(hf_list_is_empty(&calls.nlm->suspended));
 	last = call_up((struct ask){ HF_NLM_UNLOCK_MSG, .name = "x", .file = "other" });
@@ -296,15 +296,15 @@ static void test_grace_without_an_end(void **state)
 static void test_a_downgrade_that_does_not_end(void **state)
 {
 	struct hf_client *other = world_client(&calls.world, "10.0.0.5", "z");
-	uint32_t lowering;
+	uint32_t downgrade;
 
 	assert_int_equal(world_lock(&calls.world, other, 7, "f", 0, 9), HF_LOCK_OK);
 	expect(call_up((struct ask){ HF_NLM_LOCK, .name = "x", .block = true }), "BLOCKED");
 	world_unlock(&calls.world, other, 7, "f", 0, 9);
 	world_until(&calls.world, calls.n_granted == 1);
-	lowering = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .is_shared = true });
+	downgrade = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .is_shared = true });
 	world_turn(&calls.world);
-	assert_null(calls.said[lowering]);
+	assert_null(calls.said[downgrade]);
 	assert_false(hf_list_is_empty(&calls.nlm->suspended));
 }
 
@@ -322,37 +322,37 @@ static void test_an_unlock_that_makes_too_many(void **state)
 
 /* The client is told that it has less; it must not keep others out of it because its limit is met meanwhile.
  */
-static void test_a_lowering_has_room(void **state)
+static void test_a_downgrade_has_room(void **state)
 {
-	uint32_t lowering, other;
+	uint32_t downgrade, other;
 
 	lock((struct ask){ .name = "x" });
 	calls.world.disk.is_slow = true;
 	call_up((struct ask){ HF_NLM_LOCK, .host = "10.0.0.5", .name = "z", .file = "g" });
-	lowering =
+	downgrade =
 		call_up((struct ask){ HF_NLM_LOCK, .name = "x", .offset = 3, .len = 1, .is_shared = true });
 	other = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .file = "h" });
 	calls.world.disk.is_slow = false;
 	disk_let_go(&calls.world.disk);
 	expect(other, "GRANTED");
-	expect(lowering, "GRANTED");
+	expect(downgrade, "GRANTED");
 	assert_has("x", 4);
 }
 
 /* SM_SIMU_CRASH while it is being stored: what is held stays so, and the client is told of less. */
-static void test_a_lowering_meets_grace(void **state)
+static void test_a_downgrade_meets_grace(void **state)
 {
-	uint32_t lowering;
+	uint32_t downgrade;
 
 	lock((struct ask){ .name = "x" });
 	calls.world.disk.is_slow = true;
 	call_up((struct ask){ HF_NLM_LOCK, .host = "10.0.0.5", .name = "z", .file = "g" });
-	lowering = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .is_shared = true });
-	assert_null(calls.said[lowering]);
+	downgrade = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .is_shared = true });
+	assert_null(calls.said[downgrade]);
 	hf_lock_set_grace(hf_recovery_locks(calls.world.recovery), true);
 	calls.world.disk.is_slow = false;
 	disk_let_go(&calls.world.disk);
-	expect(lowering, "GRANTED");
+	expect(downgrade, "GRANTED");
 	hf_lock_set_grace(hf_recovery_locks(calls.world.recovery), false);
 	expect(call_up((struct ask){ HF_NLM_LOCK, .host = "10.0.0.5", .name = "z", .is_shared = true }),
 	       "GRANTED");
@@ -415,47 +415,47 @@ static void test_an_unlock_while_everything_is_written_anew(void **state)
 }
 
 /* The exclusive lock would be back after a crash, and keep others out. */
-static void test_a_lowering_is_answered_when_it_is_stored(void **state)
+static void test_a_downgrade_is_answered_when_it_is_stored(void **state)
 {
 	struct disk *disk = &calls.world.disk;
-	uint32_t lowering;
+	uint32_t downgrade;
 
 	lock((struct ask){ .name = "x" });
 	world_turn(&calls.world);
 	disk->is_slow = true;
-	lowering = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .is_shared = true });
+	downgrade = call_up((struct ask){ HF_NLM_LOCK, .name = "x", .is_shared = true });
 	world_until(&calls.world, disk->n_held == 1);
-	assert_null(calls.said[lowering]);
+	assert_null(calls.said[downgrade]);
 	disk->is_slow = false;
 	disk_let_go(disk);
-	expect(lowering, "GRANTED");
+	expect(downgrade, "GRANTED");
 }
 
 /* It waits for the store before it is done, and again after. */
-static void test_a_lowering_behind_another_write(void **state)
+static void test_a_downgrade_behind_another_write(void **state)
 {
 	struct disk *disk = &calls.world.disk;
-	uint32_t lowering;
+	uint32_t downgrade;
 
 	lock((struct ask){ .name = "x" });
 	disk->is_slow = true;
 	call_up((struct ask){ HF_NLM_LOCK, .host = "10.0.0.5", .name = "z", .file = "g" });
-	lowering =
+	downgrade =
 		call_up((struct ask){ HF_NLM_LOCK, .name = "x", .offset = 3, .len = 1, .is_shared = true });
-	while (!calls.said[lowering]) {
-		world_until(&calls.world, disk->n_held || calls.said[lowering]);
-		if (!calls.said[lowering])
+	while (!calls.said[downgrade]) {
+		world_until(&calls.world, disk->n_held || calls.said[downgrade]);
+		if (!calls.said[downgrade])
 			disk_let_go(disk);
 		world_turn(&calls.world);
 	}
 	assert_int_equal(disk_count(disk, HF_RECORD_LOCK), 4);
 	disk->is_slow = false;
 	disk_let_go(disk);
-	expect(lowering, "GRANTED");
+	expect(downgrade, "GRANTED");
 }
 
 /* A program that is refused believes that it still has the exclusive lock. */
-static void test_a_lowering_that_is_not_stored(void **state)
+static void test_a_downgrade_that_is_not_stored(void **state)
 {
 	struct disk *disk = &calls.world.disk;
 	struct hf_client *other = world_client(&calls.world, "10.0.0.5", "z");
@@ -497,7 +497,7 @@ static int setup_for_one(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		T(test_a_lowering_lowers_no_other_owners_lock),
+		T(test_a_downgrade_changes_no_other_owners_lock),
 		T(test_what_is_taken_back_is_no_other_owners),
 		T(test_a_refused_client_ends_no_other_wait),
 		T(test_granted_comes_after_blocked),
@@ -514,14 +514,15 @@ int main(void)
 		T(test_who_waits_still_waits_when_a_reply_is_taken_back),
 		cmocka_unit_test_setup_teardown(test_a_client_that_waits_when_the_store_fails, setup_to_go_on,
 						calls_teardown),
-		cmocka_unit_test_setup_teardown(test_a_lowering_is_answered_when_it_is_stored, setup_to_go_on,
+		cmocka_unit_test_setup_teardown(test_a_downgrade_is_answered_when_it_is_stored,
+						setup_to_go_on, calls_teardown),
+		cmocka_unit_test_setup_teardown(test_a_downgrade_behind_another_write, setup_to_go_on,
 						calls_teardown),
-		cmocka_unit_test_setup_teardown(test_a_lowering_behind_another_write, setup_to_go_on,
+		cmocka_unit_test_setup_teardown(test_a_downgrade_that_is_not_stored, setup_to_go_on,
 						calls_teardown),
-		cmocka_unit_test_setup_teardown(test_a_lowering_that_is_not_stored, setup_to_go_on,
+		cmocka_unit_test_setup_teardown(test_a_downgrade_meets_grace, setup_for_three,
 						calls_teardown),
-		cmocka_unit_test_setup_teardown(test_a_lowering_meets_grace, setup_for_three, calls_teardown),
-		cmocka_unit_test_setup_teardown(test_a_lowering_has_room, setup_for_three, calls_teardown),
+		cmocka_unit_test_setup_teardown(test_a_downgrade_has_room, setup_for_three, calls_teardown),
 		cmocka_unit_test_setup_teardown(test_an_unlock_that_makes_too_many, setup_for_one,
 						calls_teardown),
 	};
