@@ -430,7 +430,7 @@ struct hf_recovery_counts {
 	uint64_t notifications_told;
 	uint64_t notifications_failed;
 	uint64_t crashes;    /* evidence */
-	uint64_t stragglers; /* state numbers from before the last reboot */
+	uint64_t stragglers; /* state numbers from before the last reboot; for tests */
 	uint64_t cleanups;   /* after a crash, also of a client that held nothing */
 	uint64_t locks_cleaned;
 	uint64_t locks_revoked;   /* by an operator, one by one */

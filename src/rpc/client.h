@@ -154,10 +154,10 @@ struct hf_rpc_client_counts {
 	size_t calls; /* in flight */
 	size_t connections;
 	size_t ports;           /* cached */
-	uint64_t retransmitted; /* datagrams */
-	uint64_t ignored;       /* replies that no call waits for, or from the wrong peer */
+	uint64_t retransmitted; /* datagrams; for tests */
+	uint64_t ignored;       /* replies that no call waits for, or from the wrong peer; for tests */
 	uint64_t lookups;       /* questions to rpcbind */
-	uint64_t reconnected;   /* calls sent again because a connection broke */
+	uint64_t reconnected;   /* calls sent again because a connection broke; for tests */
 };
 
 void hf_rpc_client_counts(const struct hf_rpc_client *client, struct hf_rpc_client_counts *countsp);

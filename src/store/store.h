@@ -266,7 +266,7 @@ const char *hf_store_name(const struct hf_store *store); /* "memory", "lmdb", "p
 enum hf_store_durability hf_store_durability(const struct hf_store *store);
 
 struct hf_store_counts {
-	uint64_t n_commits; /* batches that were committed */
+	uint64_t n_commits; /* batches that were committed; for tests */
 	uint64_t n_records; /* records in them */
 	uint64_t n_failures;
 };

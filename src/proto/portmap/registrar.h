@@ -40,7 +40,7 @@ struct hf_registrar_report {
 	size_t n_present;   /* of these, those that rpcbind has now */
 	size_t n_renewed;   /* of these, those that this round set */
 	size_t n_refused;   /* mappings that another program has */
-	size_t n_unfitting; /* IPv6 mappings, if rpcbind speaks only version 2 */
+	size_t n_unfitting; /* IPv6 mappings, if rpcbind speaks only version 2; for tests */
 };
 
 /* Called after each round. It must not free the registrar. */
