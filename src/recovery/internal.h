@@ -133,7 +133,8 @@ struct hf_recovery {
 	struct hf_clients *clients;
 	struct hf_siphash_key key;
 	struct hf_store_start start;
-	/* It could go on, but lacks locks: the start raises the state number, and clients reclaim. */
+	/* It could go on, but lacks locks: the start raises the state number, and clients reclaim (phase.c).
+	 */
 	bool starts_over;
 	int32_t sm_state;
 	struct hf_recovery_waiter_events waiter_events;
@@ -157,7 +158,7 @@ struct hf_recovery {
 	struct hf_list settlings;      /* of crash.c */
 	struct hf_log_limit crash_log; /* a client can say that it was restarted as often as it likes */
 	struct hf_promise raised;      /* the state number of a simulated restart waits for the store */
-	int32_t raised_state;
+	int32_t raised_state;          /* that number; 0: none was raised. See phase.c: raising */
 	struct hf_timer stop_timer;
 	void (*stop_done)(void *user);
 	void *stop_user;

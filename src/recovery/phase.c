@@ -38,10 +38,24 @@
  * the clients as a long one, so that each counts. While the store cannot write, reclaims are
  * not answered, and each of them begins the window anew.
  *
- * Two things go on beside the phases. A store that cannot write (store/health.c) does
- * not change the phase: nothing is promised meanwhile (hf_recovery_can_promise()). And
- * the clients are told of the restart (notifier.c) in grace and while serving; neither
- * waits for that.
+ * Three things go on beside the phases.
+ *
+ *	no promises    A store that cannot write (store/health.c) does not change the phase:
+ *	               nothing is promised meanwhile (hf_recovery_can_promise()).
+ *	telling        The clients are told of the restart (notifier.c) in grace and while
+ *	               serving; neither waits for that.
+ *	raising        A simulated restart (recovery.c) has raised the state number, and the
+ *	               store does not have it yet: raised_state is not sm_state, and the promise
+ *	               raised waits for the store. Until then no client hears of the number, the
+ *	               phase stays, and hf_phase_settle() does nothing: no later run may go on
+ *	               from here. It ends when the number is stored: sm_state takes it, whole (or
+ *	               open) grace begins, and the clients are told. If the store fails, raised
+ *	               ends and raising does not: a store that is back has the number
+ *	               (finish_raise()). If the run ends first, nothing follows.
+ *
+ * starts_over is how a run that could have gone on begins, if stored locks belong to exports
+ * that are gone (restart.c): it stays in loading, and its start simulates a restart, so that
+ * it leaves loading at the end of raising.
  */
 #include <errno.h>
 
