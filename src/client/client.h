@@ -114,8 +114,10 @@ struct hf_client {
 	size_t n_named;         /* likewise */
 	struct hf_client_callback callback;
 	uint8_t priv[HF_CLIENT_PRIV];
-	int32_t sm_state;      /* of src/recovery: its own state number; 0: unknown */
-	bool is_state_proven;  /* likewise: its statd gave it, or its host over TCP from a reserved port */
+	/* The number of its life is a part of what the client is: src/client, proto/nlm and proto/nsm compare
+	 * by it (below), and src/recovery sets it. */
+	int32_t sm_state;      /* its own state number; 0: unknown */
+	bool is_state_proven;  /* its statd gave it, or its host over TCP from a reserved port */
 	bool is_restart_shown; /* of proto/nsm: its host showed the restart that brought sm_state, and its
 				* statd gives the number before */
 	bool has_connected;    /* of proto/nlm: it called by its name over TCP since the server's start */
