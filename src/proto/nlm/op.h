@@ -27,6 +27,13 @@
  *	   ▼                                                                                  │
  *	replied ◄─────────────────────────────────────────────────────────────────────────────┘
  *
+ * Resuming runs the procedure again from its top: no step remembers where it stopped. What tells it the way
+ * already gone are the flags is_impatient, is_number_checked, has_met_host and lacks_place, and the answers
+ * that the domain has by then. A step whose flag is set is passed, so that no question is asked twice;
+ * lacks_place is only why the host was asked. QUEUED and ASKING have no flag: what they waited for is over
+ * then, or known. STORING does not run the procedure again, but what is left to do; nor does a FREE_ALL
+ * that was checked.
+ *
  * Batched. With lock_durability process only a write to the page cache is missing, a moment later. To suspend
  * an operation for that moment and to resume it would cost a sixth of its whole work (decision 9). So the
  * operation ends before its reply leaves, and a struct hf_nlm_undo (durable_reply.c) stands for it until the
