@@ -76,7 +76,11 @@ static int for_each(MDB_cursor *cursor, enum hf_record_type type, load_fn fn, vo
 	return rc == MDB_NOTFOUND ? 0 : hf_trace(hf_lmdb_error(rc));
 }
 
-/* Sorting */
+/*
+ * Sorting. The table of files is not a base/hashtable: that needs a node with its links for each file, while
+ * this one is thrown away after the load, may lose a file that finds no slot, and has 8 bytes a slot where
+ * millions of locks are sorted in memory that the tables need soon.
+ */
 
 struct slot {
 	uint32_t hash;
