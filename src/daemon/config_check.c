@@ -189,7 +189,8 @@ static int check_service_addresses(struct hf_config_load *load)
 			continue;
 		return hf_config_complain(
 			&load->error, source_of(load, "cluster.addresses"),
-			"cluster.addresses holds '%s', and server.listen has neither this address nor '%s': "
+			"cluster.addresses contains '%s', and server.listen has neither this address nor "
+			"'%s': "
 			"no "
 			"client could reach the service there; add one of them to server.listen",
 			hf_config_quote(quoted, sizeof(quoted), address->text),

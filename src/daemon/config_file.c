@@ -58,8 +58,9 @@ static int walk_list(struct walk *w, const struct hf_option *option, void *field
 	hf_config_value_clear(field, option);
 	while ((item = hf_yaml_next(&cursor))) {
 		if (item->kind != HF_YAML_SCALAR)
-			return complain(w, item->line, "%s holds %s; give %s", hf_option_name(option, name),
-					kind_name(item), hf_option_expects(option, expected));
+			return complain(w, item->line, "%s contains %s; give %s",
+					hf_option_name(option, name), kind_name(item),
+					hf_option_expects(option, expected));
 		r = hf_config_value_add(field, option, item->text, &why);
 		if (r)
 			return report(w, r, option, item->line, &why);

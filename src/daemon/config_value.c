@@ -192,18 +192,19 @@ static int add_address(struct hf_config_addresses *list, const char *text, struc
 
 	hf_config_quote(quoted, sizeof(quoted), text);
 	if (!hf_addr_parse(&address.addr, text))
-		return wrong(why,
-			     "holds '%s', which is not an address of this host; give addresses without port, "
-			     "like 0.0.0.0 or ::1",
-			     quoted);
+		return wrong(
+			why,
+			"contains '%s', which is not an address of this host; give addresses without port, "
+			"like 0.0.0.0 or ::1",
+			quoted);
 	for (size_t i = 0; i < list->n; i++) {
 		const struct hf_config_address *other = &list->items[i];
 
 		if (hf_addr_same_host(&other->addr, &address.addr))
-			return wrong(why, "holds '%s' twice; give each address once", quoted);
+			return wrong(why, "contains '%s' twice; give each address once", quoted);
 		if (other->addr.family == address.addr.family &&
 		    (hf_addr_is_any(&other->addr) || hf_addr_is_any(&address.addr)))
-			return wrong(why, "holds '%s' beside '%s', one of which means all; give either",
+			return wrong(why, "contains '%s' beside '%s', one of which means all; give either",
 				     quoted, other->text);
 	}
 	items = append(list->items, list->n, &address, sizeof(address), text);
@@ -247,15 +248,15 @@ static int wrong_client(struct hf_config_why *why, const char *text)
 	char quoted[HF_CONFIG_QUOTE_SIZE];
 
 	if (*text == '@')
-		return wrong(
-			why,
-			"holds '%s', and netgroups are not supported; list the hosts that 'getent netgroup "
-			"%s' shows, or a network or domain that they are in",
-			hf_config_quote(quoted, sizeof(quoted), text), quoted + 1);
+		return wrong(why,
+			     "contains '%s', and netgroups are not supported; list the hosts that 'getent "
+			     "netgroup "
+			     "%s' shows, or a network or domain that they are in",
+			     hf_config_quote(quoted, sizeof(quoted), text), quoted + 1);
 	hf_config_guess_offer(&guess, "private");
 	hf_config_guess_offer(&guess, "any");
 	return wrong(why,
-		     "holds '%s'; give addresses, networks like 10.0.0.0/8, host names, domains like "
+		     "contains '%s'; give addresses, networks like 10.0.0.0/8, host names, domains like "
 		     "*.example.org, private or any%s%s%s",
 		     hf_config_quote(quoted, sizeof(quoted), text), guess.best ? " (did you mean " : "",
 		     guess.best ? guess.best : "", guess.best ? "?)" : "");
@@ -285,10 +286,10 @@ static int add_service_address(struct hf_config_service_addresses *list, const c
 	hf_config_quote(quoted, sizeof(quoted), text);
 	r = hf_service_address_parse(&address.address, text);
 	if (r)
-		return wrong(why, "holds '%s', which %s", quoted, hf_service_address_explain(r));
+		return wrong(why, "contains '%s', which %s", quoted, hf_service_address_explain(r));
 	for (size_t i = 0; i < list->n; i++)
 		if (hf_addr_same_host(&list->items[i].address.addr, &address.address.addr))
-			return wrong(why, "holds '%s' beside '%s'; give each address once", quoted,
+			return wrong(why, "contains '%s' beside '%s'; give each address once", quoted,
 				     list->items[i].text);
 	items = append(list->items, list->n, &address, sizeof(address), text);
 	if (!items)
@@ -314,12 +315,12 @@ static int add_name(struct hf_config_names *list, const char *text, struct hf_co
 	hf_config_quote(quoted, sizeof(quoted), text);
 	if (*text == '\0' || strlen(text) > HF_TLS_MAX_NAME || !is_visible(text))
 		return wrong(why,
-			     "holds '%s', which is no name of a certificate; give names like "
+			     "contains '%s', which is no name of a certificate; give names like "
 			     "client1.example.com, of at most %d visible characters",
 			     quoted, HF_TLS_MAX_NAME);
 	for (size_t i = 0; i < list->n; i++)
 		if (strcasecmp(list->items[i].text, text) == 0)
-			return wrong(why, "holds '%s' twice; give each name once", quoted);
+			return wrong(why, "contains '%s' twice; give each name once", quoted);
 	items = append(list->items, list->n, &name, sizeof(name), text);
 	if (!items)
 		return -ENOMEM;

@@ -233,9 +233,8 @@ static void test_wrong_types(void **state)
 		     "f.yaml:2: metrics.enabled is a text in quotes; give true or false, without quotes");
 	expect_wrong("server:\n  port:\n  name: x\n",
 		     "f.yaml:2: server.port has no value; give a whole number from 0 to 65535");
-	expect_wrong(
-		"server:\n  listen: [[a]]\n",
-		"f.yaml:2: server.listen holds a list; give a list of addresses, like [\"0.0.0.0\", \"::\"]");
+	expect_wrong("server:\n  listen: [[a]]\n", "f.yaml:2: server.listen contains a list; give a list of "
+						   "addresses, like [\"0.0.0.0\", \"::\"]");
 	expect_wrong(
 		"exports:\n  path: /tmp\n",
 		"f.yaml:2: exports is a mapping; give a list, each entry starting with '- path: /srv/data'");

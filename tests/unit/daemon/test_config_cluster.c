@@ -60,7 +60,7 @@ static void expect_wrong_address(const char *address, int answer)
 	char text[256], message[512];
 
 	snprintf(text, sizeof(text), STORE "cluster:\n  service: nfs\n  addresses:\n    - \"%s\"\n", address);
-	snprintf(message, sizeof(message), "f.yaml:5: cluster.addresses holds '%s', which %s", address,
+	snprintf(message, sizeof(message), "f.yaml:5: cluster.addresses contains '%s', which %s", address,
 		 hf_service_address_explain(answer));
 	expect_wrong(text, message);
 }
@@ -82,7 +82,7 @@ static void test_an_address_is_given_once(void **state)
 {
 	expect_wrong(STORE "cluster:\n  service: nfs\n  addresses:\n    - 192.0.2.10/24%eth0\n    - "
 			   "192.0.2.10/16%eth1\n",
-		     "f.yaml:6: cluster.addresses holds '192.0.2.10/16%eth1' beside '192.0.2.10/24%eth0'; "
+		     "f.yaml:6: cluster.addresses contains '192.0.2.10/16%eth1' beside '192.0.2.10/24%eth0'; "
 		     "give each address once");
 }
 
@@ -136,14 +136,15 @@ static void test_addresses_must_be_listened_on(void **state)
 	char text[512];
 
 	snprintf(text, sizeof(text), wrong, "192.0.2.11, \"::\"", "192.0.2.10/24%eth0");
-	expect_wrong(text,
-		     "f.yaml:6: cluster.addresses holds '192.0.2.10/24%eth0', and server.listen has neither "
-		     "this address nor '0.0.0.0': no client could reach the service there; add one of them "
-		     "to server.listen");
+	expect_wrong(
+		text,
+		"f.yaml:6: cluster.addresses contains '192.0.2.10/24%eth0', and server.listen has neither "
+		"this address nor '0.0.0.0': no client could reach the service there; add one of them "
+		"to server.listen");
 	snprintf(text, sizeof(text), wrong, "0.0.0.0", "192.0.2.10/24%eth0, \"2001:db8::10/64%eth0\"");
 	expect_wrong(
 		text,
-		"f.yaml:6: cluster.addresses holds '2001:db8::10/64%eth0', and server.listen has neither "
+		"f.yaml:6: cluster.addresses contains '2001:db8::10/64%eth0', and server.listen has neither "
 		"this address nor '::': no client could reach the service there; add one of them to "
 		"server.listen");
 	snprintf(text, sizeof(text), wrong, "192.0.2.10, \"2001:db8::10\"",

@@ -324,17 +324,19 @@ static void test_addresses(void **state)
 	expect_good_value("server.listen", "[\"::1\", \"127.0.0.1\"]", "[\"::1\", \"127.0.0.1\"]");
 	set_wrong("server.listen=",
 		  "server.listen is an empty list; give a list of addresses, like [\"0.0.0.0\", \"::\"]");
-	set_wrong("server.listen=1.2.3.4,", "server.listen holds '', which is not an address of this host; "
-					    "give addresses without port, like 0.0.0.0 or ::1");
-	set_wrong("server.listen=::,0:0::0", "server.listen holds '0:0::0' twice; give each address once");
+	set_wrong("server.listen=1.2.3.4,",
+		  "server.listen contains '', which is not an address of this host; "
+		  "give addresses without port, like 0.0.0.0 or ::1");
+	set_wrong("server.listen=::,0:0::0", "server.listen contains '0:0::0' twice; give each address once");
 	set_wrong("server.listen=0.0.0.0,192.0.2.1",
-		  "server.listen holds '192.0.2.1' beside '0.0.0.0', one of which means all; give either");
+		  "server.listen contains '192.0.2.1' beside '0.0.0.0', one of which means all; give either");
 	set_wrong("server.listen=::1,::",
-		  "server.listen holds '::' beside '::1', one of which means all; give either");
+		  "server.listen contains '::' beside '::1', one of which means all; give either");
 	hf_config_free(set_good("server.listen=0.0.0.0,::1"));
-	expect_wrong("server:\n  listen:\n    - 0.0.0.0\n    - nfs1:2049\n",
-		     "f.yaml:4: server.listen holds 'nfs1:2049', which is not an address of this host; give "
-		     "addresses without port, like 0.0.0.0 or ::1");
+	expect_wrong(
+		"server:\n  listen:\n    - 0.0.0.0\n    - nfs1:2049\n",
+		"f.yaml:4: server.listen contains 'nfs1:2049', which is not an address of this host; give "
+		"addresses without port, like 0.0.0.0 or ::1");
 	expect_wrong("server:\n  listen: 0.0.0.0\n",
 		     "f.yaml:2: server.listen is a single value; give a list of addresses, like "
 		     "[\"0.0.0.0\", \"::\"]");
@@ -397,15 +399,15 @@ static void test_wrong_clients(void **state)
 		snprintf(text, sizeof(text), "exports:\n- path: /tmp\n  clients:\n  - any\n  - \"%s\"\n",
 			 cases[i].client);
 		snprintf(message, sizeof(message),
-			 "f.yaml:5: exports.clients holds '%s'; give addresses, networks like 10.0.0.0/8, "
+			 "f.yaml:5: exports.clients contains '%s'; give addresses, networks like 10.0.0.0/8, "
 			 "host names, domains like *.example.org, private or any%s",
 			 cases[i].client, cases[i].guess);
 		expect_wrong(text, message);
 	}
-	expect_wrong(
-		"exports:\n- path: /tmp\n  clients: [any, \"@staff\"]\n",
-		"f.yaml:3: exports.clients holds '@staff', and netgroups are not supported; list the hosts "
-		"that 'getent netgroup staff' shows, or a network or domain that they are in");
+	expect_wrong("exports:\n- path: /tmp\n  clients: [any, \"@staff\"]\n",
+		     "f.yaml:3: exports.clients contains '@staff', and netgroups are not supported; list the "
+		     "hosts "
+		     "that 'getent netgroup staff' shows, or a network or domain that they are in");
 	expect_wrong("exports:\n- path: /tmp\n  clients: []\n",
 		     "f.yaml:3: exports.clients is an empty list; give a list, like [private] or [192.0.2.7, "
 		     "10.0.0.0/8]");
