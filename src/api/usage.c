@@ -1,4 +1,4 @@
-/* Who uses what. look on the loop, the rest on the HTTP thread: the tables belong to no thread. */
+/* Use by client and export. look on the loop, the rest on the HTTP thread: the tables belong to no thread. */
 #include "api/usage.h"
 
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 /*
- * Who uses what: calls, bytes and errors for each pair of a client's address and an export.
+ * Use by client and export: calls, bytes and errors for each pair of a client's address and an export.
  *
  * Each loop counts in a table of its own, so counting touches no memory that another loop writes. A reader
  * adds the tables up. All tables together have a bounded number of places: half of them belong to the loops

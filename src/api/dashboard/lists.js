@@ -1,6 +1,6 @@
 /*
- * Clients, locks, waiters, reservations and who uses what, as the server has them, without loading everything all the
- * time.
+ * Clients, locks, waiters, reservations and use by client and export, as the server has them, without loading everything
+ * all the time.
  *
  * An event names a client; the page loads that client again, with its locks. It loads everything if too many clients
  * changed or events were lost, and from time to time. Each kind of load may take at most a tenth of the time, so the
