@@ -60,7 +60,7 @@ int import_add(struct import *import, struct import_export *export, char *client
 	bool is_client;
 
 	is_client = import_read_client(import, given, &entry.kind, name, sizeof(name));
-	export->is_held |= !is_client || options->is_held;
+	export->is_disabled |= !is_client || options->is_disabled;
 	if (!is_client)
 		return 0;
 	if (is_known(export, name)) {
@@ -234,18 +234,18 @@ static void print_transport(enum import_transport transport, const char *mark)
 
 static void print_export(struct import *import, struct import_export *export)
 {
-	const char *mark = export->is_held ? "#" : "";
+	const char *mark = export->is_disabled ? "#" : "";
 	char shown[MAX_REPORT];
 
 	if (export->does_not_fit)
 		return;
-	if (export->is_held)
+	if (export->is_disabled)
 		printf("# Line %u: not all of this could be taken over, and without it clients could get "
 		       "more. "
 		       "Decide, and remove the #.\n",
 		       export->line);
 	printf("%s  - path: ", mark);
-	print_quoted(export->is_held ? cli_clean(shown, sizeof(shown), export->path) : export->path);
+	print_quoted(export->is_disabled ? cli_clean(shown, sizeof(shown), export->path) : export->path);
 	putchar('\n');
 	print_rules(export, mark);
 	if (is_async(import, export))
@@ -253,7 +253,7 @@ static void print_export(struct import *import, struct import_export *export)
 	print_transport(transport_of(import, export), mark);
 }
 
-/* What must be held before anything is written */
+/* What must fit before anything is written */
 
 struct room {
 	size_t n_exports;
@@ -274,7 +274,7 @@ static bool has_room(struct room *room, const struct import_export *export)
 {
 	size_t n_rules = count_rules(export);
 
-	room->n_exports += !export->is_held;
+	room->n_exports += !export->is_disabled;
 	room->n_nodes += EXPORT_NODES + n_rules * RULE_NODES + export->n;
 	room->n_bytes += EXPORT_BYTES + n_rules * RULE_BYTES + 2 * strlen(export->path);
 	for (size_t i = 0; i < export->n; i++)
@@ -284,17 +284,17 @@ static bool has_room(struct room *room, const struct import_export *export)
 }
 
 /* holdfastd would refuse the whole file if one export were too large for it. */
-static void hold_what_is_too_large(struct import *import, struct room *room, struct import_export *export)
+static void disable_what_is_too_large(struct import *import, struct room *room, struct import_export *export)
 {
 	if (strlen(export->path) > MAX_PATH) {
 		import_say(import, export->line, "path %s: it has more than %d bytes", export->path,
 			   MAX_PATH);
-		export->is_held = true;
+		export->is_disabled = true;
 	}
 	if (count_rules(export) > HF_CONFIG_MAX_ITEMS) {
 		import_say(import, export->line, "%s: it needs %zu rules; an export has at most %d",
 			   export->path, count_rules(export), HF_CONFIG_MAX_ITEMS);
-		export->is_held = true;
+		export->is_disabled = true;
 	}
 	if (has_room(room, export))
 		return;
@@ -311,9 +311,9 @@ static void prepare(struct import *import)
 	for (size_t i = 0; i < import->n; i++) {
 		struct import_export *export = &import->exports[i];
 
-		export->is_held |= import->lacks_path; /* the line that lacks it could be for this one */
+		export->is_disabled |= import->lacks_path; /* the line that lacks it could be for this one */
 		sort_entries(export);
-		hold_what_is_too_large(import, &room, export);
+		disable_what_is_too_large(import, &room, export);
 	}
 }
 

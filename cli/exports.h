@@ -9,7 +9,7 @@
  *	exports_client.c   which clients an entry is for
  *
  * A thing that has no counterpart is reported with its line. If an entry without
- * it would give clients more than the file does, the whole export is held: it is
+ * it would give clients more than the file does, the whole export is disabled: it is
  * written as a comment, for a person to decide.
  */
 #pragma once
@@ -41,7 +41,7 @@ struct import_options {
 	bool is_writable;
 	bool is_insecure;
 	bool is_async;
-	bool is_held;      /* without what they also say, they would give more */
+	bool is_disabled;  /* without what they also say, they would give more */
 	bool squashes_all; /* also root, whatever keeps_root is */
 	bool keeps_root;
 	uint32_t anon_uid;
@@ -62,7 +62,7 @@ struct import_export {
 	char *path;      /* to be mounted */
 	char *directory; /* with all links resolved, if it exists here */
 	unsigned int line;
-	bool is_held;
+	bool is_disabled;
 	bool does_not_fit; /* into a configuration, not even as a comment */
 	struct import_entry *entries;
 	size_t n;

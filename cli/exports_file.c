@@ -212,7 +212,7 @@ static int read_clients(struct reader *reader, struct import_export *export)
 	return r;
 }
 
-/* A line that cannot be read is left out from there on; what was read of it stays, but is held. */
+/* A line that cannot be read is left out from there on; what was read of it stays, but disabled. */
 static int read_line(struct reader *reader)
 {
 	hf_cleanup(hf_freep) char *path = NULL;
@@ -231,7 +231,7 @@ static int read_line(struct reader *reader)
 		if (export)
 			r = read_clients(reader, export);
 		if (r > 0)
-			export->is_held = true;
+			export->is_disabled = true;
 	}
 	skip_line(reader);
 	return r < 0 ? r : 0;

@@ -26,14 +26,14 @@ enum action {
 	FLAVOURS,
 	TRANSPORT,
 	LEAVE_OUT, /* clients get no more without it */
-	HOLD,      /* without it, clients could get more */
+	DISABLE,   /* without it, clients could get more */
 };
 
 static const struct row {
 	const char *name;
 	enum action action;
 	const char *why;
-	bool has_value; /* always; the others never, but for those with HOLD */
+	bool has_value; /* always; the others never, but for those with DISABLE */
 } rows[] = {
 	{ "ro", RO, NULL },
 	{ "rw", RW, NULL },
@@ -71,10 +71,10 @@ static const struct row {
 	{ "refer", LEAVE_OUT, "it is of NFSv4, which is not served", true },
 	{ "replicas", LEAVE_OUT, "it is of NFSv4, which is not served", true },
 	{ "security_label", LEAVE_OUT, "it is of NFSv4, which is not served" },
-	{ "mountpoint", HOLD, "the directory would be exported also if nothing is mounted there" },
-	{ "mp", HOLD, "the directory would be exported also if nothing is mounted there" },
-	{ "squash_uids", HOLD, "there are no lists of users to squash" },
-	{ "squash_gids", HOLD, "there are no lists of groups to squash" },
+	{ "mountpoint", DISABLE, "the directory would be exported also if nothing is mounted there" },
+	{ "mp", DISABLE, "the directory would be exported also if nothing is mounted there" },
+	{ "squash_uids", DISABLE, "there are no lists of users to squash" },
+	{ "squash_gids", DISABLE, "there are no lists of groups to squash" },
 };
 
 static const struct row *find(const char *name)
@@ -96,7 +96,7 @@ static void set_id(struct import *import, struct import_options *options, uint32
 	id = strtoll(value, &end, 10);
 	if (*value == '\0' || *end || errno || id < -2147483647LL || id == -1 || id >= UINT32_MAX) {
 		import_say(import, import->line, "%s=%s: it is not an id", name, value);
-		options->is_held = true;
+		options->is_disabled = true;
 		return;
 	}
 	*idp = (uint32_t)id;
@@ -124,11 +124,11 @@ static void set_flavours(struct import *import, struct import_options *options, 
 			   "sec=%s: rights that depend on the security flavour are not there; AUTH_SYS alone "
 			   "is served",
 			   list);
-		options->is_held = true;
+		options->is_disabled = true;
 	} else if (!has_word(list, "sys")) {
 		import_say(import, import->line,
 			   "sec=%s: AUTH_SYS alone is served, where the client names the user", list);
-		options->is_held = true;
+		options->is_disabled = true;
 	} else if (strcmp(list, "sys") != 0) {
 		import_say(import, import->line, "sec=%s: of these, sys alone is served", list);
 	}
@@ -153,7 +153,7 @@ static void set_transport(struct import *import, struct import_options *options,
 		}
 	if (len != strlen(list) || n == 0) {
 		import_say(import, import->line, "xprtsec=%s: give a list of none, tls and mtls", list);
-		options->is_held = true;
+		options->is_disabled = true;
 	} else if (n > 1) {
 		import_say(import, import->line,
 			   "xprtsec=%s: the weakest, %s, is taken; it lets the others in, too", list,
@@ -200,10 +200,10 @@ static void apply(struct import *import, struct import_options *options, const s
 		set_transport(import, options, value);
 		break;
 	case LEAVE_OUT:
-	case HOLD:
+	case DISABLE:
 		import_say(import, import->line, "%s%s%s: %s", row->name, value ? "=" : "",
 			   value ? value : "", row->why);
-		options->is_held |= row->action == HOLD;
+		options->is_disabled |= row->action == DISABLE;
 		break;
 	}
 }
@@ -226,7 +226,7 @@ static void keep_rights_of_flavour(struct import *import, struct import_options 
 		import, import->line,
 		"sec= in an earlier list has fixed ro or rw, squash and secure; the kernel's server ignores "
 		"them here. Decide what the client gets");
-	options->is_held = true;
+	options->is_disabled = true;
 	options->is_writable = before->is_writable;
 	options->is_insecure = before->is_insecure;
 	options->squashes_all = before->squashes_all;
@@ -247,7 +247,7 @@ void import_read_options(struct import *import, struct import_options *options, 
 		if (value)
 			*value++ = '\0';
 		row = find(name);
-		if (row && (row->action == HOLD || row->has_value == !!value)) {
+		if (row && (row->action == DISABLE || row->has_value == !!value)) {
 			apply(import, options, row, value);
 			continue;
 		}
@@ -255,7 +255,7 @@ void import_read_options(struct import *import, struct import_options *options, 
 			   !row             ? "an unknown option"
 			   : row->has_value ? "it needs a value"
 					    : "it takes no value");
-		options->is_held = true;
+		options->is_disabled = true;
 	}
 	keep_rights_of_flavour(import, options, &before);
 }

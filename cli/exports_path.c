@@ -66,7 +66,7 @@ static struct import_export *add_export(struct import *import, const char *path,
 			   "path %s: it has characters that are not printable UTF-8; export a directory "
 			   "above it",
 			   path);
-		exports[import->n].is_held = true;
+		exports[import->n].is_disabled = true;
 	}
 	return &exports[import->n++];
 }

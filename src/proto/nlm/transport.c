@@ -175,7 +175,7 @@ static bool takes_name(const struct hf_nlm_op *op, struct hf_client *client, enu
 
 /* An earlier call of this owner may be under way, or its reply may be lost. If the server has a lock or a
  * wait of the owner there, a refusal would tell the client that it has neither. So would one that stays
- * behind replies which the store holds back: a copy of the call may be served before the client hears it. */
+ * behind replies that the store delays: a copy of the call may be served before the client hears it. */
 static bool may_be_served(const struct hf_nlm_op *op, struct hf_client *client)
 {
 	struct hf_lock_target who = op->target;

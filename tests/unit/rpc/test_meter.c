@@ -162,7 +162,7 @@ static void on_gone(struct hf_rpc_delay *gone_from, const struct hf_rpc_connecti
 {
 }
 
-static void answer_held(struct rig *r, void *arg)
+static void answer_delayed(struct rig *r, void *arg)
 {
 	hf_rpc_delay_init(&delay, on_gone);
 	assert_non_null(hf_rpc_delay_call(&delay, r->suspended[0]));
@@ -181,7 +181,7 @@ static void release(struct rig *r, void *arg)
 	hf_rpc_delay_release(&delay);
 }
 
-static void test_held_replies_count_when_they_leave(void **state)
+static void test_delayed_replies_count_when_they_leave(void **state)
 {
 	uint64_t began;
 	int fd, other;
@@ -192,7 +192,7 @@ static void test_held_replies_count_when_they_leave(void **state)
 	began = rig_ms();
 	rig_send_record(fd, bytes, rig_call(bytes, 1, RIG_PROGRAM, RIG_SUSPEND, NULL, 0));
 	rig_wait_suspended(&rig, 1);
-	rig_run_on(&rig, 0, answer_held, NULL);
+	rig_run_on(&rig, 0, answer_delayed, NULL);
 	rig_send_record(other, bytes, rig_call(bytes, 2, RIG_PROGRAM, RIG_VOID, NULL, 0));
 	rig_expect_success(other, 2, bytes, sizeof(bytes)); /* the replies of others leave meanwhile */
 	for (int i = 0; i < 3; i++)
@@ -212,7 +212,7 @@ static void test_held_replies_count_when_they_leave(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(test_held_replies_count_when_they_leave),
+		cmocka_unit_test(test_delayed_replies_count_when_they_leave),
 		cmocka_unit_test(test_many_at_once),
 		cmocka_unit_test(test_suspended),
 		cmocka_unit_test(test_datagrams),
