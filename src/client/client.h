@@ -273,6 +273,8 @@ struct hf_clients *hf_clients_free(struct hf_clients *clients); /* after all ref
 
 HF_DEFINE_CLEANUP(struct hf_clients *, hf_clients_free)
 
+/* From now on; @max_per_address 0: half of @max_registered. Clients beyond a smaller limit stay. */
+void hf_clients_set_max(struct hf_clients *clients, size_t max_registered, size_t max_per_address);
 /* A window for one protocol; @protocol is a constant. */
 int hf_clients_set_window(struct hf_clients *clients, const char *protocol, uint64_t window_ns);
 uint64_t hf_clients_window(const struct hf_clients *clients, const char *protocol);

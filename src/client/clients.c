@@ -476,6 +476,13 @@ static void on_sweep(struct hf_timer *timer)
 	hf_timer_start(timer, SWEEP_NS);
 }
 
+void hf_clients_set_max(struct hf_clients *clients, size_t max_registered, size_t max_per_address)
+{
+	clients->options.max_registered = max_registered;
+	clients->options.max_per_address = max_per_address ? max_per_address : (max_registered + 1) / 2;
+	clients->max_unmet = hf_places_max_unmet(max_registered);
+}
+
 int hf_clients_new(struct hf_clients **clientsp, const struct hf_clients_options *options)
 {
 	struct hf_clients *clients = calloc(1, sizeof(*clients));
@@ -487,9 +494,7 @@ int hf_clients_new(struct hf_clients **clientsp, const struct hf_clients_options
 	for (unsigned int i = 0; i < HF_CLIENTS_N_RANKS; i++)
 		hf_list_init(&clients->idle[i]);
 	clients->refusals = clients->evictions = clients->drops = (struct hf_log_limit)HF_LOG_LIMIT(QUIET_S);
-	if (!clients->options.max_per_address)
-		clients->options.max_per_address = (options->max_registered + 1) / 2;
-	clients->max_unmet = hf_places_max_unmet(options->max_registered);
+	hf_clients_set_max(clients, options->max_registered, options->max_per_address);
 	hf_timer_init(&clients->sweep, options->loop, on_sweep);
 	r = hf_hashtable_init(&clients->by_id);
 	if (r == 0)

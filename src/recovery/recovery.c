@@ -347,6 +347,16 @@ static int open_store(struct hf_recovery *recovery)
 	return hf_store_open_memory(&recovery->store, recovery->loop, &store);
 }
 
+void hf_recovery_change(struct hf_recovery *recovery, const struct hf_recovery_options *options)
+{
+	recovery->options.notify_timeout_ns = options->notify_timeout_ns;
+	recovery->options.notify_parallel = options->notify_parallel;
+	recovery->options.notify_retry_ns = options->notify_retry_ns;
+	recovery->options.max_clients = options->max_clients;
+	recovery->options.max_clients_per_address = options->max_clients_per_address;
+	hf_clients_set_max(recovery->clients, options->max_clients, options->max_clients_per_address);
+}
+
 static int make_tables(struct hf_recovery *recovery)
 {
 	const struct hf_recovery_options *options = &recovery->options;

@@ -54,8 +54,8 @@ struct hf_rpc_presence_link {
 
 struct hf_rpc_presence {
 	struct hf_loop *home; /* (c) */
-	uint64_t grace_ns;    /* (c) */
-	uint64_t started_at;  /* (c) */
+	uint64_t grace_ns;
+	uint64_t started_at; /* (c) */
 	struct hf_siphash_key key;
 	pthread_mutex_t lock;
 	struct hf_list queue; /* under lock */
@@ -340,6 +340,11 @@ void hf_rpc_presence_set_judge(struct hf_rpc_presence *presence, hf_rpc_presence
 {
 	presence->judge = fn;
 	presence->judge_user = user;
+}
+
+void hf_rpc_presence_set_grace(struct hf_rpc_presence *presence, uint64_t grace_ns)
+{
+	presence->grace_ns = grace_ns;
 }
 
 /* Life */

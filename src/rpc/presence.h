@@ -43,6 +43,10 @@ void hf_rpc_presence_end(struct hf_rpc_presence_link *link);
 
 /* The rest on the home loop's thread. */
 
+/* From now on, also for connections that have ended; but an identity that was forgotten does not come back.
+ */
+void hf_rpc_presence_set_grace(struct hf_rpc_presence *presence, uint64_t grace_ns);
+
 /* @fn is called for each identity that counts at this address, until it answers true. @newest: the number of
  * its latest connection. */
 typedef bool (*hf_rpc_presence_fn)(void *user, const struct hf_tls_peer *peer, uint64_t newest);

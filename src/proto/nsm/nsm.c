@@ -86,6 +86,13 @@ static void set_teller(struct hf_recovery *recovery, const struct hf_recovery_te
 	hf_recovery_set_teller(recovery, "nsm", teller);
 }
 
+void hf_nsm_change(struct hf_nsm *nsm, const struct hf_nsm_options *options)
+{
+	nsm->options.allow_mon = options->allow_mon;
+	nsm->options.secure = options->secure;
+	nsm->options.timeout_ns = options->timeout_ns ? options->timeout_ns : DEFAULT_TIMEOUT_NS;
+}
+
 int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 {
 	hf_cleanup(hf_nsm_freep) struct hf_nsm *nsm = calloc(1, sizeof(*nsm));
@@ -112,8 +119,7 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 	hf_list_init(&nsm->meetings_by_age);
 	hf_nsm_knocks_init(nsm);
 	hf_nsm_unproven_init(nsm);
-	if (!nsm->options.timeout_ns)
-		nsm->options.timeout_ns = DEFAULT_TIMEOUT_NS;
+	hf_nsm_change(nsm, options);
 	nsm->server_name = strdup(options->server_name);
 	if (!nsm->server_name)
 		return hf_trace(-ENOMEM);

@@ -146,6 +146,9 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm);
 
 HF_DEFINE_CLEANUP(struct hf_nsm *, hf_nsm_free)
 
+/* Takes those options that may change while the server runs: allow_mon, secure and timeout_ns. A question
+ * that is under way goes on with the time that it has. */
+void hf_nsm_change(struct hf_nsm *nsm, const struct hf_nsm_options *options);
 void hf_nsm_show_limits(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_LIMITS]); /* of this folder */
 
 /*
