@@ -141,6 +141,7 @@ void cli_usage_forget(struct cli_usage_reading *reading);
 void cli_usage_put_rates(const struct cli *cli, FILE *out, const json_t *rates, size_t room, size_t columns);
 
 void cli_print_locks(const struct cli *cli, FILE *out, const json_t *locks); /* commands.c */
+void cli_print_reload(const struct cli *cli, const json_t *reload);          /* commands.c; null: nothing */
 
 /* Commands; each returns an exit code */
 int cli_status(struct cli *cli, const char *argument);
@@ -156,6 +157,7 @@ void cli_print_tight_limits(
 	struct cli *cli); /* limits.c: one line, if a limit is nearly used up or has refused calls */
 int cli_grace(struct cli *cli, const char *argument);
 int cli_notify(struct cli *cli, const char *argument);
+int cli_reload(struct cli *cli, const char *argument);
 int cli_release(struct cli *cli, const char *argument);
 int cli_cluster(struct cli *cli, const char *argument);
 int cli_store(struct cli *cli, const char *argument);

@@ -57,18 +57,19 @@ static void print_exports(const struct cli *cli, const json_t *exports)
 		       cli_yellow(cli), cli_plain(cli));
 }
 
-static void print_reload(const struct cli *cli, const json_t *reload)
+void cli_print_reload(const struct cli *cli, const json_t *reload)
 {
 	const json_t *keys = json_object_get(reload, "at_next_start"), *key;
-	char clean[64];
+	const char *reason = cli_text(reload, "reason");
+	char clean[64], why[1024];
 	size_t i;
 
 	if (!json_is_object(reload))
 		return;
 	printf("reload     %s: ", cli_clean(clean, sizeof(clean), cli_text(reload, "at")));
 	if (!json_is_true(json_object_get(reload, "loaded")))
-		printf("%sfailed%s, the old configuration stays; the log says why", cli_red(cli),
-		       cli_plain(cli));
+		printf("%sfailed%s, the old configuration stays: %s", cli_red(cli), cli_plain(cli),
+		       cli_clean(why, sizeof(why), reason ? reason : "the log says why"));
 	else if (json_array_size(keys) == 0)
 		printf("everything is in effect");
 	else
@@ -100,6 +101,7 @@ static void print_status(struct cli *cli, const json_t *status)
 		/* A standby has nothing else to show; the reason names the active node. */
 		printf("service    %s\n",
 		       cli_clean(why, sizeof(why), cli_text(json_object_get(status, "grace"), "reason")));
+		cli_print_reload(cli, json_object_get(status, "reload"));
 		return;
 	}
 	printf("state      %lld, epoch %lld\n", number(status, "sm_state"), number(status, "epoch"));
@@ -110,7 +112,7 @@ static void print_status(struct cli *cli, const json_t *status)
 	       is_healthy ? "healthy" : "FAILING: no lock is granted", cli_plain(cli));
 	print_grace(cli, json_object_get(status, "grace"));
 	print_exports(cli, json_object_get(status, "exports"));
-	print_reload(cli, json_object_get(status, "reload"));
+	cli_print_reload(cli, json_object_get(status, "reload"));
 	printf("clients    %lld\nlocks      %lld\nwaiters    %lld\n", number(status, "clients"),
 	       number(status, "locks"), number(status, "waiters"));
 	if (number(status, "reservations"))

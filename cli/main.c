@@ -44,6 +44,7 @@ static const struct command commands[] = {
 	{ "limits", NULL, cli_limits, "the limits, how much of each is used, and what they refused" },
 	{ "grace", "[end]", cli_grace, "the grace period after a restart; end: end it now" },
 	{ "notify", "[ID]", cli_notify, "send SM_NOTIFY again, to all clients or to one" },
+	{ "reload", NULL, cli_reload, "load the configuration again, and say what waits for the next start" },
 	{ "release", "[ID]", cli_release,
 	  "declare a client crashed: its locks are released; with --file, only its locks in that file",
 	  OF_RELEASE },

@@ -1,4 +1,4 @@
-/* Commands that change state: grace end, notify; and the address of the dashboard. */
+/* Commands that change state: grace end, notify, reload; and the address of the dashboard. */
 #include <string.h>
 
 #include "cli/cli.h"
@@ -50,6 +50,19 @@ int cli_notify(struct cli *cli, const char *argument)
 		puts(argument ? "SM_NOTIFY is being sent to it."
 			      : "SM_NOTIFY is being sent to all registered clients.");
 	json_decref(answer);
+	return code;
+}
+
+int cli_reload(struct cli *cli, const char *argument)
+{
+	int code;
+	json_t *reload = cli_ask(cli, "POST", "/api/v1/reload", &code);
+
+	if (reload && cli->is_json)
+		cli_print_json(reload);
+	else if (reload)
+		cli_print_reload(cli, reload);
+	json_decref(reload);
 	return code;
 }
 

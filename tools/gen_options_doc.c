@@ -102,7 +102,8 @@ static void print_head(const char *version)
 static void print_tail(void)
 {
 	printf(".SH RELOADING\n"
-	       "SIGHUP reads the file again. These keys change while the server runs; a change of any "
+	       "SIGHUP, or \\fBholdfast reload\\fR, reads the file again. These keys change while the server "
+	       "runs; a change of any "
 	       "other\n"
 	       "waits for the next start, and the log says so:\n");
 	printf(".B exports\n(all of it)");

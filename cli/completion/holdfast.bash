@@ -47,7 +47,7 @@ _holdfast() {
 		esac
 	done
 	case $n$command in
-	0) _holdfast_offer 'status clients locks waiters reservations shares usage limits grace notify release cluster store exports events top doctor dashboard' ;;
+	0) _holdfast_offer 'status clients locks waiters reservations shares usage limits grace notify reload release cluster store exports events top doctor dashboard' ;;
 	1clients | 1notify | 1release) _holdfast_ids ;;
 	1grace) _holdfast_offer end ;;
 	1top) _holdfast_offer clients ;;

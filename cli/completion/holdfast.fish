@@ -64,6 +64,7 @@ complete -c holdfast -n __holdfast_wants_command -a usage -d "which client uses 
 complete -c holdfast -n __holdfast_wants_command -a limits -d "the limits and how much of each is used"
 complete -c holdfast -n __holdfast_wants_command -a grace -d "the grace period after a restart"
 complete -c holdfast -n __holdfast_wants_command -a notify -d "send SM_NOTIFY again"
+complete -c holdfast -n __holdfast_wants_command -a reload -d "load the configuration again"
 complete -c holdfast -n __holdfast_wants_command -a release -d "declare a client crashed"
 complete -c holdfast -n __holdfast_wants_command -a cluster -d "the nodes of the cluster"
 complete -c holdfast -n __holdfast_wants_command -a store -d "check, dump, copy or downgrade a store whose server is stopped"

@@ -165,6 +165,7 @@ int hf_api_new(struct hf_api **apip, const struct hf_api_options *options)
 	hf_list_init(&api->waiting);
 	api->delays.recovery = options->recovery;
 	hf_list_init(&api->namings);
+	hf_list_init(&api->reload.orders);
 	hf_list_init(&api->doors);
 	hf_link_init(&api->observer.link);
 	hf_task_init(&api->task, run);
@@ -241,13 +242,6 @@ struct hf_api *hf_api_free(struct hf_api *api)
 uint16_t hf_api_port(const struct hf_api *api)
 {
 	return api->port;
-}
-
-void hf_api_tell_reload(struct hf_api *api, bool is_loaded, const char *fixed)
-{
-	api->reload.at = hf_loop_wall(api->options.loop);
-	api->reload.is_loaded = is_loaded;
-	snprintf(api->reload.fixed, sizeof(api->reload.fixed), "%s", fixed);
 }
 
 void hf_api_set_usage(struct hf_api *api, struct hf_usage *usage)

@@ -16,6 +16,7 @@
  *	query.c        on the home loop's thread: copies what a request asks for,
  *	query_lists.c  a slice each turn
  *	revoke.c      on the loop: an operator releases single locks
+ *	reload.c      on the loop: an operator has the configuration loaded again
  *	limits.c      what uses up which limit
  *	usage.c       which client uses which export, how much
  *	names.c       the paths of locked files, found on a file thread (files.c)
@@ -99,6 +100,22 @@ struct hf_api_limits {
 	void *user;
 };
 
+/* An operator's order to load the configuration again, on the home loop's thread; hf_api_tell_reload()
+ * follows, unless the API ends before. */
+struct hf_api_reload_order {
+	void (*ask)(void *user);
+	void *user;
+};
+
+/* What became of a reload. The texts are borrowed for the call. */
+struct hf_api_reload_outcome {
+	bool is_loaded;  /* false: the old configuration stays */
+	bool is_last;    /* no other reload is due: the files were read after the latest order */
+	const char *why; /* not loaded: why */
+	const char
+		*fixed; /* keys that take effect only at the next start, "server.port,server.user"; or "" */
+};
+
 struct hf_api_options {
 	struct hf_loop *loop;         /* the home loop */
 	struct hf_recovery *recovery; /* NULL: a standby, which has no service to show */
@@ -110,6 +127,7 @@ struct hf_api_options {
 	struct hf_api_presence presence;
 	struct hf_api_limits limits;
 	struct hf_api_cluster cluster;
+	struct hf_api_reload_order reload;
 	struct hf_addr listen;       /* family 0: see path */
 	const char *path;            /* of a Unix socket; NULL: see listen */
 	struct hf_api_keys *keys;    /* HTTPS with these; borrowed. NULL: plain HTTP */
@@ -142,9 +160,9 @@ void hf_api_set_ready(struct hf_api *api);
 /* Shows these counters from now on. NULL, as in the beginning: calls are not counted by client. The table
  * outlives the API. On the home loop's thread. */
 void hf_api_set_usage(struct hf_api *api, struct hf_usage *usage);
-/* The configuration was loaded again: the status says so. @is_loaded: false: the old one stays. @fixed: the
- * keys that take effect only at the next start, with commas between them. On the home loop's thread. */
-void hf_api_tell_reload(struct hf_api *api, bool is_loaded, const char *fixed);
+/* A reload has ended: the status says so, and operators who ordered it get their answers. On the home loop's
+ * thread. */
+void hf_api_tell_reload(struct hf_api *api, const struct hf_api_reload_outcome *outcome);
 /* Tells the readers of events of the cluster's last takeover. The daemon calls it on the home loop's thread,
  * when it serves after a takeover. */
 void hf_api_tell_takeover(struct hf_api *api);

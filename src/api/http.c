@@ -287,6 +287,7 @@ void hf_api_http_stop(struct hf_api *api)
 	}
 	pthread_mutex_unlock(&api->lock);
 	hf_api_end_delays(api);
+	hf_api_end_reloads(api);
 	hf_api_names_stop(api);
 	/* The call that ends the server, as an order to hand its service over, wants its answer, too. */
 	hf_api_await_answers(api);

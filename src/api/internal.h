@@ -101,7 +101,8 @@ struct hf_api_status {
 	size_t n_exports;
 	uint64_t reloaded_at; /* 0: not since the start */
 	bool is_loaded;
-	const char *fixed; /* see hf_api_tell_reload() */
+	const char *fixed;      /* see struct hf_api_reload_outcome */
+	const char *not_loaded; /* why not, or "" */
 	const char *backend;
 	const char *durability;
 	bool store_is_healthy;
@@ -208,11 +209,13 @@ struct hf_api_door {
 	bool has_hung_up;         /* (h) HTTPS: the caller closed the connection */
 };
 
-/* The last reload of the configuration. */
+/* The last reload of the configuration, and the orders for the next: reload.c. */
 struct hf_api_reload {
 	uint64_t at; /* wall clock; 0: there was none */
 	bool is_loaded;
-	char fixed[2048]; /* see hf_api_tell_reload() */
+	char fixed[2048]; /* of struct hf_api_reload_outcome, as the next */
+	char why[1024];
+	struct hf_list orders; /* requests that wait for the end of the next one */
 };
 
 /*
@@ -323,6 +326,11 @@ int hf_api_query_notify(struct hf_api_request *request);
 const char *hf_api_owner_text(const struct hf_lock_view *view, char *out, size_t size);
 #define HF_API_OWNER_TEXT (HF_CLIENT_MAX_NAME + 2 * HF_LOCK_OH_MAX + 64)
 
+/* reload.c: on the loop */
+void hf_api_query_last_reload(struct hf_api_request *request);
+int hf_api_query_reload(struct hf_api_request *request);
+void hf_api_end_reloads(struct hf_api *api); /* requests no longer wait for a reload */
+
 /* limits.c: look and note on the loop, show on the HTTP thread */
 int hf_api_query_limits(struct hf_api_request *request);
 void hf_api_begin_limits(struct hf_api_request *request);
@@ -362,6 +370,7 @@ json_t *hf_api_render_locks(struct hf_api_request *request);
 json_t *hf_api_render_waiters(struct hf_api_request *request);
 json_t *hf_api_render_reservations(struct hf_api_request *request);
 json_t *hf_api_render_exports(struct hf_api_request *request);
+json_t *hf_api_render_reload(struct hf_api_request *request);
 json_t *hf_api_render_accepted(struct hf_api_request *request);
 /* Takes @items. */
 json_t *hf_api_render_page(const char *name, json_t *items, const struct hf_api_request *request);

@@ -89,15 +89,13 @@ int hf_api_query_status(struct hf_api_request *request)
 
 	status->role = hf_api_role(request->api);
 	status->uptime_ns = hf_loop_now(options->loop) - request->api->started;
+	hf_api_query_last_reload(request);
 	if (hf_api_is_standby(request->api)) {
 		hf_api_query_standby_status(request);
 		return HF_API_DONE;
 	}
 	status->n_exports = count_exports(options->exports);
 	request->usage = request->api->usage;
-	status->reloaded_at = request->api->reload.at;
-	status->is_loaded = request->api->reload.is_loaded;
-	status->fixed = hf_api_copy(request, request->api->reload.fixed, strlen(request->api->reload.fixed));
 	hf_recovery_grace_info(recovery, &status->grace);
 	/* Copy the reason: the HTTP thread reads it later, and it may not be a constant for ever. */
 	reason = status->grace.reason ? status->grace.reason : "";

@@ -72,12 +72,16 @@ static json_t *keys_of(const char *text)
 	return keys;
 }
 
-static json_t *reload_of(const struct hf_api_status *status)
+/* The texts are NULL if there was no memory for them. */
+json_t *hf_api_render_reload(struct hf_api_request *request)
 {
-	if (!status->reloaded_at)
+	const struct hf_api_status *status = &request->status;
+
+	if (!status->reloaded_at || !status->fixed || !status->not_loaded)
 		return json_null();
-	return json_pack("{s:o,s:b,s:o}", "at", hf_api_render_time(status->reloaded_at), "loaded",
-			 status->is_loaded, "at_next_start", keys_of(status->fixed));
+	return json_pack("{s:o,s:b,s:o,s:o}", "at", hf_api_render_time(status->reloaded_at), "loaded",
+			 status->is_loaded, "at_next_start", keys_of(status->fixed), "reason",
+			 status->is_loaded ? json_null() : hf_api_render_text(status->not_loaded));
 }
 
 /* What the caller's token is worth; NULL: it sent none, or a wrong one. */
@@ -112,8 +116,7 @@ json_t *hf_api_render_status(struct hf_api_request *request)
 	if (!is_standby)
 		json_object_set_new(json, "reservations",
 				    json_integer((json_int_t)status->locks.reservations));
-	if (!is_standby)
-		json_object_set_new(json, "reload", reload_of(status));
+	json_object_set_new(json, "reload", hf_api_render_reload(request));
 	if (!is_standby)
 		json_object_set_new(json, "exports", json_integer((json_int_t)status->n_exports));
 	if (!is_standby)

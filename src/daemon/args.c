@@ -267,8 +267,9 @@ void hf_args_print_help(FILE *out)
 		"  holdfastd --config FILE --check\n"
 		"  holdfastd --print-config > holdfast.yaml\n"
 		"\n"
-		"holdfastd stays in the foreground and logs to stderr. SIGHUP reloads the exports and the\n"
-		"log level, SIGTERM and SIGINT stop it. Exit status: 0 after a clean stop, 2 if the\n"
+		"holdfastd stays in the foreground and logs to stderr. SIGHUP loads the configuration again\n"
+		"(so does `holdfast reload`), SIGTERM and SIGINT stop it. Exit status: 0 after a clean stop, "
+		"2 if the\n"
 		"command line or the configuration is wrong, 1 for any other failure.\n");
 }
 

@@ -10,6 +10,7 @@
 #include "daemon/args.h"
 #include "daemon/config_load.h"
 #include "daemon/config_value.h"
+#include "daemon/options.h"
 
 static void clear_export(struct hf_config_export *export)
 {
@@ -217,6 +218,32 @@ int hf_config_load(struct hf_config **configp, const struct hf_args *args, char 
 		r = finish(configp, &load, 0);
 	deinit(&load);
 	return explain(r, error, error_size);
+}
+
+static size_t size_of(const struct hf_option *option)
+{
+	switch (option->type) {
+	case HF_OPTION_NUMBER:
+		return sizeof(int64_t);
+	case HF_OPTION_BOOL:
+		return sizeof(bool);
+	case HF_OPTION_WORD:
+		return sizeof(int);
+	default:
+		return 0; /* a text or a list, which the configuration owns */
+	}
+}
+
+void hf_config_take_live(struct hf_config *config, const struct hf_config *reloaded)
+{
+	for (size_t i = 0; i < hf_n_options; i++) {
+		const struct hf_option *option = &hf_options[i];
+
+		/* The offset of an export's key is one into its export. */
+		if (option->is_live && !hf_option_is_per_export(option))
+			memcpy(hf_config_field(config, option), hf_config_field_const(reloaded, option),
+			       size_of(option));
+	}
 }
 
 size_t hf_config_list_fixed_changes(char *out, size_t size, const struct hf_config *old,

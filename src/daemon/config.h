@@ -8,9 +8,8 @@
  * type decides how a value is stored: a whole number as int64_t, a word as its
  * enum, true or false as bool, a text as char * that is never NULL.
  *
- * SIGHUP loads a second hf_config beside the first. The reload takes over the
- * values that may change while the server runs and logs
- * hf_config_list_fixed_changes().
+ * A reload loads a second hf_config beside the first, takes over the values that
+ * may change while the server runs, and logs hf_config_list_fixed_changes().
  */
 #pragma once
 
@@ -288,6 +287,9 @@ static inline struct hf_config_rule hf_config_own_rule(const struct hf_config_ex
 /* Output: YAML that loads to the same configuration. */
 void hf_config_print(const struct hf_config *config, FILE *out);
 
+/* Reload: copies the numbers, words and switches that may change while the server runs, but for those of
+ * exports. */
+void hf_config_take_live(struct hf_config *config, const struct hf_config *reloaded);
 /* Reload: the keys that differ but cannot change while the server runs, as "server.port,server.user" for the
  * log. Returns their number; @out is cut if it does not fit. */
 size_t hf_config_list_fixed_changes(char *out, size_t size, const struct hf_config *old,

@@ -89,6 +89,7 @@ struct daemon {
 	unsigned int netids; /* the transports that the server listens on */
 	int result;
 	bool is_serving;
+	bool is_reload_refused; /* the last one */
 	bool is_stopping;
 	bool is_told_to_stop; /* by a signal */
 	bool has_failed;      /* the store could not be opened; another node may be able to */
@@ -208,6 +209,9 @@ static void tell_status(void *user, char out[static HF_MANAGER_STATUS])
 		len += (size_t)snprintf(out + len, HF_MANAGER_STATUS - len,
 					"; %zu of %zu registrations are missing at rpcbind: see the log",
 					mappings.wanted - mappings.registered, mappings.wanted);
+	if (d->is_reload_refused)
+		len += (size_t)snprintf(out + len, HF_MANAGER_STATUS - len,
+					"; the last reload was refused: see the log");
 	if (grace.is_active)
 		snprintf(out + len, HF_MANAGER_STATUS - len,
 			 "; grace for %" PRIu64 " s more, %" PRIu64 " locks unreclaimed",
@@ -306,12 +310,11 @@ static void set_usage(struct daemon *d, struct hf_usage *usage)
 		hf_api_set_usage(d->api, usage);
 }
 
-static void count_per_client(struct daemon *d, bool is_wanted)
+static void count_per_client(struct daemon *d)
 {
-	bool is_on = is_wanted && d->config->metrics.enabled;
+	bool is_on = d->config->metrics.per_client && d->config->metrics.enabled;
 	int r = 0;
 
-	d->config->metrics.per_client = is_wanted; /* the next term of a cluster does the same */
 	if (is_on && !d->usage)
 		r = hf_usage_new(&d->usage, 1 + hf_loop_threads_size(d->loop_threads), HF_USAGE_MAX_PAIRS,
 				 d->loop);
@@ -319,6 +322,11 @@ static void count_per_client(struct daemon *d, bool is_wanted)
 		hf_log_error("calls are not counted by client. Reload to try again", "error=%s",
 			     strerror(-r));
 	set_usage(d, is_on ? d->usage : NULL);
+}
+
+static uint64_t tls_grace(const struct daemon *d)
+{
+	return (uint64_t)d->config->tls.grace_seconds * HF_NS_PER_S;
 }
 
 /* Signals */
@@ -339,12 +347,17 @@ static void on_stop(void *user, int signum)
 	begin_stop(d);
 }
 
-static void on_reload(void *user, int signum)
+static void reload(void *user)
 {
 	struct daemon *d = user;
 
 	hf_file_service_reopen_audit(d->files);
 	hf_reload_ask(d->reload);
+}
+
+static void on_reload(void *user, int signum)
+{
+	reload(user);
 }
 
 static void on_reload_begins(void *user)
@@ -355,14 +368,29 @@ static void on_reload_begins(void *user)
 		hf_manager_tell_reloading();
 }
 
-static void on_reload_ended(void *user, const struct hf_reload_outcome *outcome)
+/* The next term of a cluster has these values, too. */
+static void on_reload_changes(void *user, const struct hf_config *config)
+{
+	struct daemon *d = user;
+	struct hf_recovery_options recovery;
+	struct hf_nsm_options nsm = { 0 };
+
+	hf_config_take_live(d->config, config);
+	hf_setup_recovery(&recovery, d->config, d->args, d->loop, d->name, d->config->server.state_dir);
+	hf_recovery_change(d->recovery, &recovery);
+	hf_setup_nsm(&nsm, d->config);
+	hf_nsm_change(d->nsm, &nsm);
+	hf_rpc_presence_set_grace(d->presence, tls_grace(d));
+	count_per_client(d);
+}
+
+static void on_reload_ended(void *user, const struct hf_api_reload_outcome *outcome)
 {
 	struct daemon *d = user;
 
+	d->is_reload_refused = !outcome->is_loaded;
 	if (d->api)
-		hf_api_tell_reload(d->api, outcome->is_loaded, outcome->fixed);
-	if (outcome->is_loaded)
-		count_per_client(d, outcome->counts_per_client);
+		hf_api_tell_reload(d->api, outcome);
 	hf_portmap_check(d->portmap);
 	hf_recovery_exports_changed(d->recovery);
 	hf_nlm_exports_changed(d->nlm);
@@ -422,6 +450,7 @@ static int make_reload(struct daemon *d)
 		.tls = d->tls,
 		.begins = on_reload_begins,
 		.taken = d->cluster ? on_exports_taken : NULL,
+		.change = on_reload_changes,
 		.announce = on_api_keys_come,
 		.take_api = on_api_keys,
 		.ended = on_reload_ended,
@@ -497,11 +526,6 @@ static uint64_t last_contact(void *user, const struct hf_addr *peer, uint64_t no
 
 static int make_locks(struct daemon *d)
 {
-	static const enum hf_nsm_allow allows[] = {
-		[HF_CONFIG_ALLOW_MON_LOCAL] = HF_NSM_ALLOW_LOCAL,
-		[HF_CONFIG_ALLOW_MON_EXPORTS] = HF_NSM_ALLOW_EXPORTS,
-		[HF_CONFIG_ALLOW_MON_ANY] = HF_NSM_ALLOW_ANY,
-	};
 	struct hf_recovery_options options;
 	struct hf_recovery_exports exports = hf_file_service_exports(d->files);
 	struct hf_nlm_files files = hf_file_service_nlm(d->files);
@@ -538,14 +562,12 @@ static int make_locks(struct daemon *d)
 	nlm.presence = nsm.presence = d->presence;
 	nlm.send = send_datagram;
 	nlm.send_user = d;
-	nsm.allow_mon = allows[d->config->nsm.allow_mon];
-	nsm.secure = d->config->nsm.secure;
+	hf_setup_nsm(&nsm, d->config);
 	nsm.is_export_client = hf_export_table_has_client;
 	nsm.demands_tls = hf_export_table_demands_tls;
 	nsm.user = hf_file_service_table(d->files);
 	nsm.last_contact = last_contact;
 	nsm.contact_user = d;
-	nsm.timeout_ns = options.notify_timeout_ns;
 	r = hf_nlm_new(&d->nlm, &nlm);
 	if (r == 0)
 		r = hf_nsm_new(&d->nsm, &nsm);
@@ -580,8 +602,7 @@ static int make_tls(struct daemon *d)
 	if (r == 0)
 		hf_certificates_take(d->tls, keys);
 	if (r == 0)
-		r = hf_rpc_presence_new(&d->presence, d->loop,
-					(uint64_t)d->config->tls.grace_seconds * HF_NS_PER_S);
+		r = hf_rpc_presence_new(&d->presence, d->loop, tls_grace(d));
 	return hf_trace(r);
 }
 
@@ -645,6 +666,7 @@ static int make_api(struct daemon *d)
 		.exports = d->config->exports.n ? hf_file_service_nlm(d->files).exports : NULL,
 		.jobs = d->config->exports.n ? hf_file_service_jobs(d->files) : NULL,
 		.limits = { show_limits, d },
+		.reload = { reload, d },
 		.server_name = d->name,
 		.cluster = d->cluster,
 		.port = d->ports.api,
@@ -654,7 +676,7 @@ static int make_api(struct daemon *d)
 	if (r == 0)
 		r = hf_operator_new(&d->api, d->config, &parts);
 	if (r == 0)
-		count_per_client(d, d->config->metrics.per_client);
+		count_per_client(d);
 	hf_operator_tell(d->api, d->config, &d->ports);
 	return r;
 }

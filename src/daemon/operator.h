@@ -30,6 +30,7 @@ struct hf_operator_parts {
 	struct hf_exports *exports;       /* or NULL */
 	struct hf_jobs *jobs;             /* or NULL */
 	struct hf_api_limits limits;
+	struct hf_api_reload_order reload;
 	const char *server_name;
 	uint16_t port; /* of the API where the configuration lets it choose one; 0: any */
 };

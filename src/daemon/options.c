@@ -146,18 +146,19 @@ const struct hf_option hf_options[] = {
 	  .help = "End grace as soon as everything that could be reclaimed is accounted for, if that is "
 		  "provably safe." },
 	{ "recovery", "notify_timeout_ms", HF_OPTION_NUMBER, .preset = "5000", .min = 10, .max = 600000,
-	  AT(recovery.notify_timeout_ms),
+	  AT(recovery.notify_timeout_ms), .is_live = true,
 	  .help = "The total time limit for notifying one client: port look-up, connect, send and reply." },
 	{ "recovery", "notify_parallel", HF_OPTION_NUMBER, .preset = "1024", .min = 1, .max = 65536,
-	  AT(recovery.notify_parallel), .help = "How many clients are notified at the same time." },
+	  AT(recovery.notify_parallel), .is_live = true,
+	  .help = "How many clients are notified at the same time." },
 	{ "recovery", "notify_retry_seconds", HF_OPTION_NUMBER, .preset = "900", .min = 0, .max = 7 * DAY,
-	  AT(recovery.notify_retry_seconds),
+	  AT(recovery.notify_retry_seconds), .is_live = true,
 	  .help = "How long the server repeats the notification of a client that does not answer; 0: send it "
 		  "once." },
 	{ "recovery", "max_clients", HF_OPTION_NUMBER, .preset = "10000", .min = 1, .max = 10000000,
-	  AT(recovery.max_clients), .help = "How many clients may be registered." },
+	  AT(recovery.max_clients), .is_live = true, .help = "How many clients may be registered." },
 	{ "recovery", "max_clients_per_address", HF_OPTION_NUMBER, .preset = "0", .min = 0, .max = 10000000,
-	  AT(recovery.max_clients_per_address),
+	  AT(recovery.max_clients_per_address), .is_live = true,
 	  .help = "How many of them may be at one address; 0: half of max_clients." },
 	{ "recovery", "after_crash", HF_OPTION_WORD, .preset = "reclaim", .words = after_crash_words,
 	  AT(recovery.after_crash),
@@ -171,10 +172,10 @@ const struct hf_option hf_options[] = {
 		  "never. A client that is only cut off keeps believing that it has its locks." },
 
 	{ "nsm", "allow_mon", HF_OPTION_WORD, .preset = "exports", .words = allow_mon_words,
-	  AT(nsm.allow_mon),
+	  AT(nsm.allow_mon), .is_live = true,
 	  .help = "Which callers may use SM_MON, SM_UNMON and SM_UNMON_ALL: this host (local), the clients "
 		  "of any export (exports), or any." },
-	{ "nsm", "secure", HF_OPTION_BOOL, .preset = "false", AT(nsm.secure),
+	{ "nsm", "secure", HF_OPTION_BOOL, .preset = "false", AT(nsm.secure), .is_live = true,
 	  .help = "true: a client can tell of its restart (SM_NOTIFY, and FREE_ALL of NLM) only from a port "
 		  "below 1024, which ordinary users of its host do not have. The same for the other lock "
 		  "calls: secure of each export." },
@@ -214,7 +215,7 @@ const struct hf_option hf_options[] = {
 		  "certificates, too, "
 		  "each of these CAs needs a valid one. Empty: clients are not asked for a certificate." },
 	{ "tls", "grace_seconds", HF_OPTION_NUMBER, .preset = "60", .min = 0, .max = DAY,
-	  AT(tls.grace_seconds),
+	  AT(tls.grace_seconds), .is_live = true,
 	  .help = "How long after its last TLS connection a client's NLM calls in the clear are still served "
 		  "on "
 		  "exports that demand TLS." },

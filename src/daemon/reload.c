@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "api/api.h"
 #include "api/keys.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -30,12 +31,12 @@ struct hf_reload {
 	struct hf_export_list exports;
 	struct hf_tls_keys *keys;
 	struct hf_api_keys *api_keys;
-	int result;         /* of reading, as from hf_config_load() */
-	int exports_result; /* of opening the directories */
-	int keys_result;    /* of loading the certificates */
-	size_t n_failed;    /* number of directories that cannot be exported */
-	char error[HF_CONFIG_ERROR_SIZE];
-	char fixed[FIXED_SIZE]; /* see struct hf_reload_outcome */
+	int result;                       /* of reading, as from hf_config_load() */
+	int exports_result;               /* of opening the directories */
+	int keys_result;                  /* of loading the certificates */
+	size_t n_failed;                  /* number of directories that cannot be exported */
+	char error[HF_CONFIG_ERROR_SIZE]; /* not loaded: why */
+	char fixed[FIXED_SIZE];           /* see struct hf_api_reload_outcome */
 };
 
 /* Started without exports, the lock service does not interpret handles; that cannot change in a reload. */
@@ -62,24 +63,34 @@ static void run(struct hf_work *work)
 		reload->options.announce(reload->options.user, reload->api_keys);
 }
 
+/* One line in the log, and the answer to the operator. False. */
+static bool refuse(struct hf_reload *reload, const char *why, int r)
+{
+	if (r < 0) {
+		hf_log_error(why, "error=%s", strerror(-r));
+		snprintf(reload->error, sizeof(reload->error), "%s (%s)", why, strerror(-r));
+	} else {
+		hf_log_error(why, "directories=%zu", reload->n_failed);
+		snprintf(reload->error, sizeof(reload->error), "%s; the log says which", why);
+	}
+	return false;
+}
+
 /* Takes all exports or none, so that the operator who misses one finds the reason in the log. */
 static bool take_exports(struct hf_reload *reload)
 {
 	int r = reload->exports_result;
 
-	if (reload->n_failed) {
-		hf_log_error("some of the new exports cannot be opened; the old exports stay. Reload again",
-			     "directories=%zu", reload->n_failed);
-		return false;
-	}
+	if (reload->n_failed)
+		return refuse(reload,
+			      "some of the new exports cannot be opened; the old exports stay. Reload again",
+			      0);
 	if (r == 0 && reload->options.files)
 		r = hf_file_service_take(reload->options.files, &reload->exports);
 	if (r == 0 && reload->options.taken)
 		r = reload->options.taken(reload->options.user, reload->config);
-	if (r < 0)
-		hf_log_error("the new exports could not be taken; the old exports stay. Reload again",
-			     "error=%s", strerror(-r));
-	return r == 0;
+	return r == 0 ||
+	       refuse(reload, "the new exports could not be taken; the old exports stay. Reload again", r);
 }
 
 /* Keys that are not fixed, but wait for the next start in this case. */
@@ -91,13 +102,13 @@ static void add_to_fixed(struct hf_reload *reload, const char *key)
 }
 
 /* The configuration was checked with its certificates. Here they changed since, or memory is short. */
-static bool has_certificates(const struct hf_reload *reload)
+static bool has_certificates(struct hf_reload *reload)
 {
-	if (reload->keys_result < 0)
-		hf_log_error("the new TLS certificates could not be loaded; the old ones and the old exports "
-			     "stay. Reload again",
-			     "error=%s", strerror(-reload->keys_result));
-	return reload->keys_result == 0;
+	return reload->keys_result == 0 ||
+	       refuse(reload,
+		      "the new TLS certificates could not be loaded; the old ones and the old exports stay. "
+		      "Reload again",
+		      reload->keys_result);
 }
 
 static void take_certificates(struct hf_reload *reload)
@@ -136,6 +147,7 @@ static bool apply(struct hf_reload *reload)
 		return false;
 	}
 	take_certificates(reload);
+	reload->options.change(reload->options.user, config);
 	hf_log_info("configuration loaded again", "exports=%zu", n_exports);
 	return true;
 }
@@ -156,17 +168,17 @@ static void begin(struct hf_reload *reload);
 
 static void end(struct hf_reload *reload)
 {
-	struct hf_reload_outcome outcome = { .fixed = reload->fixed };
+	struct hf_api_reload_outcome outcome = { .why = reload->error, .fixed = reload->fixed };
 
 	reload->fixed[0] = '\0';
 	reload->is_owed = reload->is_wanted;
+	outcome.is_last = !reload->is_wanted;
+	if (reload->result < 0)
+		snprintf(reload->error, sizeof(reload->error), "%s", strerror(-reload->result));
 	if (reload->result == 0)
 		outcome.is_loaded = apply(reload);
 	else
-		hf_log_error("configuration not loaded, the old one stays", "error=%s",
-			     reload->result < 0 ? strerror(-reload->result) : reload->error);
-	if (outcome.is_loaded)
-		outcome.counts_per_client = reload->config->metrics.per_client;
+		hf_log_error("configuration not loaded, the old one stays", "error=%s", reload->error);
 	reload->options.ended(reload->options.user, &outcome);
 }
 

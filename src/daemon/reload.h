@@ -1,7 +1,7 @@
 /*
- * Reads the configuration again (SIGHUP). The exports, the TLS certificates, the
- * log level and metrics.per_client change; other keys wait for the next start. The process that
- * serves and a standby reload by this code.
+ * Reads the configuration again (SIGHUP, or POST /api/v1/reload). The exports, the TLS
+ * certificates and each option with is_live (options.c) change; other keys wait for
+ * the next start. The process that serves and a standby reload by this code.
  *
  * Reading the file, opening the exported directories and looking up the user
  * may wait for a disk or a name service, so a worker thread does that while
@@ -16,20 +16,13 @@
 #include "base/cleanup.h"
 
 struct hf_api_keys;
+struct hf_api_reload_outcome;
 struct hf_args;
 struct hf_config;
 struct hf_file_service;
 struct hf_loop;
 struct hf_reload;
 struct hf_tls;
-
-/* What became of a reload. The texts are borrowed for the call. */
-struct hf_reload_outcome {
-	bool is_loaded;         /* false: the old configuration stays, and the log says why */
-	bool counts_per_client; /* metrics.per_client; only if it is loaded */
-	const char
-		*fixed; /* keys that take effect only at the next start, "server.port,server.user"; or "" */
-};
 
 struct hf_reload_options {
 	struct hf_loop *loop; /* the home loop */
@@ -43,12 +36,14 @@ struct hf_reload_options {
 	/* The exports of @config are served, and its certificates used, from now on. It may exchange them for
 	 * others. Only without files may it fail, with -errno: then the old ones stay. NULL: not wanted. */
 	int (*taken)(void *user, struct hf_config *config);
+	/* All else is taken: these values that may change while the server runs, hf_config_take_live(). */
+	void (*change)(void *user, const struct hf_config *config);
 	/* On the worker: the API will use @keys, unless the reload fails. NULL: not wanted. */
 	void (*announce)(void *user, const struct hf_api_keys *keys);
 	/* Takes the keys of the API; NULL: it has none. False: they wait for the next start. NULL: there is
 	 * no API. */
 	bool (*take_api)(void *user, struct hf_api_keys *keys);
-	void (*ended)(void *user, const struct hf_reload_outcome *outcome);
+	void (*ended)(void *user, const struct hf_api_reload_outcome *outcome);
 	void *user;
 };
 

@@ -6,6 +6,7 @@
 #include "daemon/args.h"
 #include "daemon/config.h"
 #include "loop/loop.h"
+#include "proto/nsm/nsm.h"
 #include "recovery/recovery.h"
 #include "store/store.h"
 
@@ -40,6 +41,19 @@ const char *hf_setup_node_name(const struct hf_config *config, char out[static H
 static uint64_t window_of(int64_t seconds)
 {
 	return seconds < 0 ? UINT64_MAX : (uint64_t)seconds * HF_NS_PER_S;
+}
+
+void hf_setup_nsm(struct hf_nsm_options *options, const struct hf_config *config)
+{
+	static const enum hf_nsm_allow allows[] = {
+		[HF_CONFIG_ALLOW_MON_LOCAL] = HF_NSM_ALLOW_LOCAL,
+		[HF_CONFIG_ALLOW_MON_EXPORTS] = HF_NSM_ALLOW_EXPORTS,
+		[HF_CONFIG_ALLOW_MON_ANY] = HF_NSM_ALLOW_ANY,
+	};
+
+	options->allow_mon = allows[config->nsm.allow_mon];
+	options->secure = config->nsm.secure;
+	options->timeout_ns = (uint64_t)config->recovery.notify_timeout_ms * HF_NS_PER_MS;
 }
 
 void hf_setup_recovery(struct hf_recovery_options *options, const struct hf_config *config,

@@ -6,6 +6,7 @@
 struct hf_args;
 struct hf_config;
 struct hf_loop;
+struct hf_nsm_options;
 struct hf_recovery_options;
 
 #define HF_SETUP_NAME 256
@@ -20,3 +21,6 @@ const char *hf_setup_node_name(const struct hf_config *config, char out[static H
 void hf_setup_recovery(struct hf_recovery_options *options, const struct hf_config *config,
 		       const struct hf_args *args, struct hf_loop *loop, const char *name,
 		       const char *store_path);
+
+/* What a reload may change; see hf_nsm_change(). */
+void hf_setup_nsm(struct hf_nsm_options *options, const struct hf_config *config);

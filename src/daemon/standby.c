@@ -41,7 +41,8 @@ struct standby {
 	char missing[512]; /* why this node could not serve; empty: it could */
 
 	struct hf_reload *reload;
-	bool is_reload_wanted; /* when the exports have been examined */
+	bool is_reload_wanted;  /* when the exports have been examined */
+	bool is_reload_refused; /* the last one */
 };
 
 /* A signal to stop counts, though a claim comes in the same turn: the service is handed over then. */
@@ -76,7 +77,7 @@ static void run_examine(struct hf_work *work)
 	}
 }
 
-static void ask_reload(struct standby *standby);
+static void ask_reload(void *user);
 
 static void on_examined(struct hf_work *work)
 {
@@ -140,12 +141,21 @@ static bool on_api_keys(void *user, struct hf_api_keys *keys)
 	return is_taken;
 }
 
-static void on_reload_ended(void *user, const struct hf_reload_outcome *outcome)
+/* For when this node serves. */
+static void on_reload_changes(void *user, const struct hf_config *reloaded)
 {
 	struct standby *standby = user;
 
-	if (outcome->is_loaded)
-		standby->options->config->metrics.per_client = outcome->counts_per_client;
+	hf_config_take_live(standby->options->config, reloaded);
+}
+
+static void on_reload_ended(void *user, const struct hf_api_reload_outcome *outcome)
+{
+	struct standby *standby = user;
+
+	standby->is_reload_refused = !outcome->is_loaded;
+	if (standby->api)
+		hf_api_tell_reload(standby->api, outcome);
 	hf_manager_tell_ready(&standby->manager);
 }
 
@@ -157,6 +167,7 @@ static int make_reload(struct standby *standby)
 		.started = standby->options->config,
 		.begins = on_reload_begins,
 		.taken = on_exports_taken,
+		.change = on_reload_changes,
 		.announce = on_api_keys_come,
 		.take_api = on_api_keys,
 		.ended = on_reload_ended,
@@ -167,8 +178,10 @@ static int make_reload(struct standby *standby)
 }
 
 /* A reload changes the list that the worker reads: one of them waits for the other. */
-static void ask_reload(struct standby *standby)
+static void ask_reload(void *user)
 {
+	struct standby *standby = user;
+
 	standby->is_reload_wanted = hf_work_is_running(&standby->examine_work);
 	if (!standby->is_reload_wanted)
 		hf_reload_ask(standby->reload);
@@ -212,7 +225,8 @@ static void tell_status(void *user, char out[static HF_MANAGER_STATUS])
 {
 	const struct standby *standby = user;
 
-	snprintf(out, HF_MANAGER_STATUS, "standby of %s", standby->options->config->cluster.service);
+	snprintf(out, HF_MANAGER_STATUS, "standby of %s%s", standby->options->config->cluster.service,
+		 standby->is_reload_refused ? "; the last reload was refused: see the log" : "");
 }
 
 static int make_api(struct standby *standby)
@@ -221,6 +235,7 @@ static int make_api(struct standby *standby)
 	const struct hf_operator_parts parts = {
 		.loop = standby->loop,
 		.cluster = standby->cluster,
+		.reload = { ask_reload, standby },
 		.server_name = options->server_name,
 		.port = options->ports->api,
 	};

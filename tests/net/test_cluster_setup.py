@@ -15,6 +15,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 from daemon import Daemon, Failed
 from nodes import SERVICE, Node, settings_of
 from play import Play, main
+from slow_config import SlowConfig
 from takeover import EXPORT, NfsClient, Takeover
 from until import lapse
 
@@ -120,6 +121,20 @@ class Setup(Takeover):
             self.reload(node, EXPORT)
         self.until_one_serves()
 
+    def test_a_standby_reloads_by_order(self):
+        """What it has loaded is in effect when it serves."""
+        node = self.standby
+        self.addCleanup(self.reload, node)
+        with open(node.config, "a", encoding="ascii") as out:
+            out.write("recovery: {max_clients: 77}\n")
+        answer = node.rest.call("POST", "/api/v1/reload", token=True)
+        self.assertEqual((answer.status, answer.json["loaded"], answer.json["at_next_start"]), (200, True, []))
+        self.assertEqual(node.rest.get("/api/v1/status").json["reload"], answer.json)
+        self.assertEqual(node.order("take").status, 202)
+        self.until_serving(node)
+        limits = node.rest.get("/api/v1/limits").json["limits"]
+        self.assertEqual([limit["max"] for limit in limits if limit["name"] == "clients"], [77])
+
     def test_exports_that_differ_in_access(self):
         self.reload(self.standby, EXPORT.replace("squash: none", "squash: none, access: ro"))
         self.addCleanup(self.reload, self.standby, EXPORT)
@@ -143,25 +158,10 @@ class Setup(Takeover):
 
     def begin_slow_reload(self, node):
         """Of a configuration that is read when the function that this gives is called; the next reload finds a file there."""
-        pipe = node.config + ".pipe"
-        os.mkfifo(pipe)
-        os.rename(node.config, node.config + ".file")
-        os.rename(pipe, node.config)
+        slow = SlowConfig(node.config)
         node.process.send_signal(signal.SIGHUP)
-
-        def opened():
-            with contextlib.suppress(OSError):  # there is no reader yet
-                return os.open(node.config, os.O_WRONLY | os.O_NONBLOCK)
-            return None
-
-        writer = node.until(opened, "it reads the configuration")
-
-        def go_on():
-            os.rename(node.config + ".file", node.config)
-            os.write(writer, b"exports: broken\n")
-            os.close(writer)
-
-        return go_on
+        node.until(slow.is_read, "it reads the configuration")
+        return lambda: slow.go_on("exports: broken\n")
 
     def assert_reloads_in_next_role(self, node, order):
         before = len(node.log)

@@ -227,6 +227,24 @@ class Manager(Life):
             self.assertIn(line, daemon.log)
         daemon.stop()
 
+    def test_status_says_that_a_reload_was_refused(self):
+        config = os.path.join(self.base, "holdfast.yaml")
+
+        def reload(nonsense):
+            with open(config, "w", encoding="ascii") as out:
+                out.write(f"exports: [{{path: {self.data}}}]\n{nonsense}")
+            daemon.process.send_signal(signal.SIGHUP)
+            self.assertEqual(self.hears(), "RELOADING=1")
+            return self.message()["STATUS"]
+
+        with open(config, "w", encoding="ascii") as out:
+            out.write("{}\n")
+        daemon = self.daemon("server.port=0", "server.portmap=off", flags=["--config", config]).start()
+        self.assertEqual(self.hears(), "READY=1")
+        self.assertRegex(reload("nonsense: 1\n"), "; the last reload was refused: see the log$")
+        self.assertNotIn("refused", reload(""))
+        daemon.stop()
+
     def test_without_exports_it_says_so(self):
         """To the manager, in the log, and in `holdfast status`, with what to do."""
         daemon = self.daemon("server.portmap=off", "api.listen=127.0.0.1:0", flags=[]).start()

@@ -298,6 +298,33 @@ class Honest(TlsLocks, CliPlay):
         self.assertIn('nlm_requests_total{procedure="UNLOCK",result="TLS_REQUIRED"}', results)
 
 
+class ReloadedGrace(TlsLocks):
+    """A reload changes tls.grace_seconds, also for connections that have ended."""
+
+    settings = ("api.listen=127.0.0.1:0", "recovery.notify_timeout_ms=1000")
+    grace = 3600
+
+    @classmethod
+    def write_config(cls, exports):
+        super().write_config(exports)
+        with open(cls.config, "a", encoding="ascii") as out:
+            out.write(f"  grace_seconds: {cls.grace}\n")
+
+    def change(self, grace):
+        type(self).grace = grace
+        self.write_config(self.exports)
+        self.reload()
+
+    def test_grace_ends_with_the_reload(self):
+        self.addCleanup(self.change, 3600)
+        probe = self.lock_of(self.a)
+        self.tls.sock.close()
+        self.until(lambda: self.metric('holdfast_connections{transport="mtls"}') == 0, "the server sees its end")
+        self.assertEqual(self.a.test(probe).stat, nlm.S_GRANTED)
+        self.change(0)
+        self.assertEqual(self.a.test(probe).stat, nlm.S_FAILED)
+
+
 class Shown(TlsLocks, CliPlay):
     """What operators see of a client: what it must have, and what it has now, also while grace counts as a connection."""
 

@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include "api/api.h"
 #include "base/log.h"
 #include "config_fixture.h"
 #include "daemon/files.h"
@@ -21,8 +22,10 @@ struct bed {
 	struct hf_file_service *files;
 	struct hf_tls *tls;
 	struct hf_reload *reload;
-	int n_begun, n_ended;
-	bool is_loaded; /* the last one */
+	int n_begun, n_changed, n_ended;
+	bool is_loaded; /* the last one, as the next two */
+	bool is_last;
+	char why[1024];
 	char fixed[256];
 };
 
@@ -31,12 +34,19 @@ static inline void bed_on_begins(void *user)
 	((struct bed *)user)->n_begun++;
 }
 
-static inline void bed_on_ended(void *user, const struct hf_reload_outcome *outcome)
+static inline void bed_on_changes(void *user, const struct hf_config *config)
+{
+	((struct bed *)user)->n_changed++;
+}
+
+static inline void bed_on_ended(void *user, const struct hf_api_reload_outcome *outcome)
 {
 	struct bed *bed = user;
 
 	bed->n_ended++;
 	bed->is_loaded = outcome->is_loaded;
+	bed->is_last = outcome->is_last;
+	snprintf(bed->why, sizeof(bed->why), "%s", outcome->why);
 	snprintf(bed->fixed, sizeof(bed->fixed), "%s", outcome->fixed);
 }
 
@@ -50,7 +60,9 @@ static inline void bed_make_folder(struct bed *bed)
 
 static inline int bed_start(struct bed *bed, const char *text)
 {
-	struct hf_reload_options options = { .begins = bed_on_begins, .ended = bed_on_ended, .user = bed };
+	struct hf_reload_options options = {
+		.begins = bed_on_begins, .change = bed_on_changes, .ended = bed_on_ended, .user = bed
+	};
 
 	bed->started = load_good(text);
 	if (hf_loop_new(&bed->loop) < 0 ||

@@ -790,6 +790,31 @@ static void test_fixed_changes(void **state)
 	hf_config_free(new);
 }
 
+/* What the configuration owns, and what waits for the next start, stays. */
+static void test_live_values(void **state)
+{
+	struct hf_config *config = load_good("exports:\n- path: /tmp\n");
+	struct hf_config *reloaded =
+		load_good("exports:\n- path: /usr\n"
+			  "recovery: {max_clients: 7, notify_timeout_ms: 70, window_seconds: 7}\n"
+			  "nsm: {allow_mon: any, secure: true}\ntls: {grace_seconds: 7}\n"
+			  "log: {level: debug, format: json}\nmetrics: {per_client: true}\n");
+
+	hf_config_take_live(config, reloaded);
+	assert_int_equal(config->recovery.max_clients, 7);
+	assert_int_equal(config->recovery.notify_timeout_ms, 70);
+	assert_int_equal(config->nsm.allow_mon, HF_CONFIG_ALLOW_MON_ANY);
+	assert_true(config->nsm.secure);
+	assert_int_equal(config->tls.grace_seconds, 7);
+	assert_int_equal(config->log.level, HF_LOG_DEBUG);
+	assert_true(config->metrics.per_client);
+	assert_int_equal(config->recovery.window_seconds, 90);
+	assert_int_equal(config->log.format, HF_LOG_AUTO);
+	assert_string_equal(config->exports.items[0].path, "/tmp");
+	hf_config_free(config);
+	hf_config_free(reloaded);
+}
+
 static void test_free_of_nothing(void **state)
 {
 	hf_config_free(NULL);
@@ -830,6 +855,7 @@ int main(void)
 		cmocka_unit_test(test_print_leads_to_an_export),
 		cmocka_unit_test(test_print_shows_every_key),
 		cmocka_unit_test(test_fixed_changes),
+		cmocka_unit_test(test_live_values),
 		cmocka_unit_test(test_free_of_nothing),
 	};
 

@@ -117,6 +117,7 @@ static void test_a_process_without_files(void **state)
 		.started = bed->started,
 		.begins = bed_on_begins,
 		.taken = on_taken,
+		.change = bed_on_changes,
 		.ended = bed_on_ended,
 		.user = bed,
 	};
@@ -132,6 +133,8 @@ static void test_a_process_without_files(void **state)
 		assert_false(hf_reload_is_running(bed->reload));
 		assert_int_equal(n_taken, i + 1);
 		assert_true(bed->is_loaded == (taken_result == 0));
+		assert_true(bed->is_last);
+		assert_int_equal(bed->n_changed, 1); /* only when it was taken */
 	}
 	expect_shared(bed, "/a");
 }
@@ -159,6 +162,7 @@ static void test_exports_come_back_in_a_cluster(void **state)
 		.tls = bed->tls,
 		.begins = bed_on_begins,
 		.taken = keep_exports,
+		.change = bed_on_changes,
 		.ended = bed_on_ended,
 		.user = bed,
 	};

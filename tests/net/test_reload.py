@@ -1,0 +1,169 @@
+#!/usr/bin/env python3
+"""An operator has the configuration loaded again (`holdfast reload`, POST /api/v1/reload): what the answer says, and what is in
+effect then without a restart.
+
+    test_reload.py PATH/holdfastd [unittest's own arguments]
+"""
+
+import os
+import re
+import signal
+import sys
+import threading
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+
+# pylint: disable=wrong-import-position
+import nlm
+from commandline import FAILED, CliPlay
+from exported import Exported
+from nsm import FAIL, SUCC, Host
+from play import main
+from rpc import Refused
+from slow_config import SlowConfig
+
+
+class Reloading(Exported, CliPlay):
+    def tearDown(self):
+        self.write_config(self.exports)
+        self.assertEqual(self.order(), [])
+        super().tearDown()
+
+    def write(self, *more):
+        """The exports, and @more lines."""
+        self.write_config(self.exports)
+        with open(self.config, "a", encoding="ascii") as out:
+            out.writelines(f"{line}\n" for line in more)
+
+    def order(self, *more):
+        """The keys that wait for the next start."""
+        if more:
+            self.write(*more)
+        answer = self.rest.call("POST", "/api/v1/reload", token=True)
+        self.assertEqual(answer.status, 200, answer.body)
+        self.assertEqual(self.rest.get("/api/v1/status").json["reload"], answer.json)
+        self.assertEqual((answer.json["loaded"], answer.json["reason"]), (True, None))
+        return answer.json["at_next_start"]
+
+
+class Answers(Reloading):
+    n_hosts = 1
+
+    def test_all_is_in_effect(self):
+        self.write("log: {level: debug}")
+        self.assertRegex(self.run_cli("reload").stdout, r"^reload     \S+: everything is in effect\n$")
+        self.assertIn("an operator has the configuration loaded again peer=", self.daemon.log)
+
+    def test_keys_that_wait_for_the_next_start(self):
+        self.assertEqual(self.order("server: {threads: 7}", "log: {format: json}"), ["server.threads", "log.format"])
+        self.assertRegex(self.run_cli("reload").stdout,
+                         r"^reload     \S+: only at the next start: server.threads log.format\n$")  # fmt: skip
+
+    def refuse(self, reason, *more):
+        """By REST, by the command line, and what the status says afterwards."""
+        self.write(*more)
+        answer = self.rest.call("POST", "/api/v1/reload", token=True)
+        self.assertEqual((answer.status, answer.code), (409, "not_loaded"))
+        message = answer.json["error"]["message"]
+        self.assertRegex(message, "^The configuration is not loaded, the old one stays: " + reason)
+        self.assertIn(message, self.run_cli("reload", code=FAILED).stderr)
+        self.assertRegex(self.rest.get("/api/v1/status").json["reload"]["reason"], reason)
+        self.assertRegex(self.run_cli("status").stdout, r"\nreload     \S+: failed, the old configuration stays: " + reason)
+
+    def test_a_wrong_configuration_is_not_loaded(self):
+        self.refuse(re.escape(self.config) + ":[0-9]+: .*nonsense", "nonsense: 1")
+
+    def test_a_certificate_that_is_not_there(self):
+        self.refuse(r".*tls\.certificate", "tls: {certificate: /nowhere/pem, key: /nowhere/key}")
+
+    def test_the_order_needs_the_token(self):
+        before = self.rest.get("/api/v1/status").json["reload"]
+        self.assertEqual(self.rest.call("POST", "/api/v1/reload").status, 401)
+        self.assertEqual(self.rest.get("/api/v1/status").json["reload"], before)
+
+    def order_during_a_reload(self):
+        """(the slow reload, a thread that gets an answer of the order, its answers)"""
+        before = len(self.daemon.log)
+        slow, answers = SlowConfig(self.config), []
+        self.daemon.process.send_signal(signal.SIGHUP)
+        self.until(slow.is_read, "it reads the configuration")
+        order = threading.Thread(target=lambda: answers.append(self.rest.call("POST", "/api/v1/reload", token=True)))
+        order.start()
+        self.until(lambda: "an operator has the configuration loaded again" in self.daemon.log[before:], "the order is there")
+        return slow, order, answers
+
+    def test_an_order_during_a_reload_waits_for_the_next_one(self):
+        """The running one reads what the configuration was before the order."""
+        slow, order, answers = self.order_during_a_reload()
+        slow.go_on("nonsense: 1\n")
+        order.join()
+        self.assertEqual((answers[0].status, answers[0].json["loaded"]), (200, True))
+        self.assertIn("configuration not loaded, the old one stays", self.daemon.log)
+
+    def test_a_stop_answers_orders(self):
+        slow, order, answers = self.order_during_a_reload()
+        self.daemon.process.terminate()
+        order.join()
+        slow.go_on("")
+        self.assertEqual((answers[0].status, answers[0].code), (503, "stopping"))
+        self.assertEqual(self.daemon.process.wait(), 0)
+        for host in self.hosts:
+            host.drop_callers()
+        self.daemon.start()
+
+
+class Changes(Reloading):
+    """What a running server does otherwise after a reload."""
+
+    n_hosts = 3
+    host_class = Host
+
+    def limit(self, name):
+        return next(limit for limit in self.rest.get("/api/v1/limits").json["limits"] if limit["name"] == name)["max"]
+
+    def lock(self, number, name):
+        return self.a.lock(self.lock_of(self.a, number, 1, name=name))
+
+    def test_more_and_fewer_clients(self):
+        self.assertEqual(self.order("recovery: {max_clients: 2, max_clients_per_address: 2}"), [])
+        self.assertEqual([self.lock(i, f"few{i}") for i in range(3)], [nlm.S_GRANTED, nlm.S_GRANTED, nlm.S_NOLOCKS])
+        self.assertEqual(self.limit("clients"), 2)
+        self.assertEqual(self.order("recovery: {max_clients: 8}"), [])
+        self.assertEqual((self.limit("clients"), self.limit("clients_per_address")), (8, 4))
+        self.assertEqual([self.lock(i, f"few{i}") for i in range(2, 5)], [nlm.S_GRANTED, nlm.S_GRANTED, nlm.S_NOLOCKS])
+        self.assertEqual(self.order("recovery: {max_clients: 1}"), [])
+        self.assertEqual(self.lock(9, "few9"), nlm.S_NOLOCKS)
+        self.assertEqual(self.lock(10, "few0"), nlm.S_GRANTED, "a client beyond the limit stays")
+        for i in range(4):
+            self.a.free_all(f"few{i}")
+
+    def test_who_may_register(self):
+        for allowed, answer in (("local", FAIL), ("any", SUCC), ("local", FAIL)):
+            with self.subTest(allowed=allowed):
+                self.assertEqual(self.order(f"nsm: {{allow_mon: {allowed}}}"), [])
+                self.assertEqual(self.b.mon("server")[0], answer)
+        self.assertEqual(self.order("nsm: {allow_mon: any}"), [])
+        self.rest.call("DELETE", "/api/v1/clients/" + self.b.name, token=True)
+
+    def test_ports_of_notices(self):
+        self.assertEqual(self.order("nsm: {secure: true}"), [])
+        self.assertRaises(Refused, self.c.notify, 7)
+        self.assertEqual(self.order("nsm: {secure: false}"), [])
+        self.c.notify(7)
+
+    def test_how_long_a_silent_client_is_told(self):
+        """Of the configured 600 s in all, and then of 50 ms."""
+        self.assertEqual(self.order("recovery: {notify_timeout_ms: 600000, notify_retry_seconds: 0}"), [])
+        self.assert_granted(self.b, self.lock_of(self.b, 0, 1))
+        self.b.deaf = True
+        before = self.rest.metrics()['nsm_notifications_total{result="failed"}']
+        self.assertEqual(self.order("recovery: {notify_timeout_ms: 50, notify_retry_seconds: 0}"), [])
+        self.assertEqual(self.rest.call("POST", "/api/v1/notify", token=True).status, 202)
+        self.until(lambda: self.rest.metrics()['nsm_notifications_total{result="failed"}'] > before, "it is given up")
+        self.b.deaf = False
+
+
+del Reloading
+
+if __name__ == "__main__":
+    main()
