@@ -349,8 +349,10 @@ static void on_unlock_answer(struct proc *proc, const struct call *call, uint32_
 		proc_pause(proc, UNLOCKING, RETRY_PAUSE);
 		return;
 	}
-	if (stat == HF_NLM_DENIED_GRACE_PERIOD && proc->host->world->options.continues) {
-		proc_pause(proc, UNLOCKING, RETRY_PAUSE); /* it could not be stored */
+	/* It could not be stored; or the host connects meanwhile. */
+	if (stat == HF_NLM_DENIED_GRACE_PERIOD &&
+	    (proc->host->world->options.continues || identity_may_refuse(call))) {
+		proc_pause(proc, UNLOCKING, RETRY_PAUSE);
 		return;
 	}
 	if (stat != HF_NLM_GRANTED_STAT)

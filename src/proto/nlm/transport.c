@@ -17,8 +17,8 @@
  * A client that took what it has before the export demanded TLS may give it up in the clear.
  *
  * A refused call changes nothing, and is answered as a call without the right to the file. The replay cache
- * does not have the answer: the client may send the same call when it has its connection. A LOCK of what its
- * owner may have, or wait for, is not refused: the client is told to ask again.
+ * does not have the answer: the client may send the same call when it has its connection. A LOCK, UNLOCK or
+ * CANCEL of what its owner may have, or wait for, is put off: the client is told to ask again.
  */
 #include <stdio.h>
 #include <string.h>
@@ -173,16 +173,18 @@ static bool takes_name(const struct hf_nlm_op *op, struct hf_client *client, enu
 	       hf_client_has_nothing(client) && hf_client_unbind(client) == 0;
 }
 
-/* An earlier call of this owner may be under way, or its reply may be lost. If the server has a lock or a
- * wait of the owner there, a refusal would tell the client that it has neither. So would one that stays
- * behind replies that the store delays: a copy of the call may be served before the client hears it. */
+/* A client takes any refusal for the end of its LOCK, UNLOCK or CANCEL, except that it is to ask again. If the
+ * server has a lock or a wait of the owner there, that would be wrong: an earlier LOCK may be under way, or
+ * its reply may be lost; and a lock whose UNLOCK was refused would stay until the client is restarted. The
+ * same holds for the refusal of a LOCK that stays behind replies which the store delays: a copy of the LOCK
+ * may be served before the client hears it. */
 static bool may_be_served(const struct hf_nlm_op *op, struct hf_client *client)
 {
 	struct hf_lock_target who = op->target;
 
-	if (!op->kind->takes || op->kind->results == HF_NLM_SHARE_RES)
+	if ((!op->kind->takes && !op->kind->gives_up) || op->kind->results == HF_NLM_SHARE_RES)
 		return false;
-	if (hf_rpc_delay_holds(op->call))
+	if (op->kind->takes && hf_rpc_delay_holds(op->call))
 		return true;
 	if (!client)
 		return false;
