@@ -341,11 +341,16 @@ static int32_t number_of(const struct hf_client *client)
 	return client->lock_state ? client->lock_state : client->sm_state;
 }
 
+bool hf_client_says_other(const struct hf_client *client, int32_t state)
+{
+	int32_t number = number_of(client);
+
+	return number && state && number != state;
+}
+
 bool hf_client_may_be(const struct hf_client *client, const struct hf_client *old)
 {
-	int32_t number = number_of(client), old_number = number_of(old);
-
-	if (number && old_number && number != old_number)
+	if (hf_client_says_other(old, number_of(client)))
 		return false;
 	if (client->registered_at && old->registered_at > client->registered_at)
 		return false;

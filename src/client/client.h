@@ -383,6 +383,9 @@ static inline void hf_client_came_by(struct hf_client *client, unsigned int way,
 	client->ports[way] = port;
 }
 
+/* Are both known, and do they differ: @state, of a call, and the number of the client's LOCKs, or of its
+ * life? */
+bool hf_client_says_other(const struct hf_client *client, int32_t state);
 /* Two clients have one address: may @client be the new name of the host that was @old? No, if @old was
  * registered after @client, also before a restart of the server, or called since @client was made, or if
  * their state numbers differ: then they are two hosts behind one address. The numbers compared are those in

@@ -294,6 +294,23 @@ class AfterRestart(Play):
         for name in ("first", "second"):
             self.a.free_all(name)
 
+    def test_a_neighbour_of_another_life_reclaims_nothing(self):
+        """It is behind the same address, unknown to the server, had that lock before, and says its own state number: the reclaim must not end
+        the life of the client that has the lock now."""
+        theirs = self.lock_of(self.a, 0, 10, name="first", svid=5, state=5)
+        other = self.lock_of(self.a, 50, 10, name="first", svid=6, state=5)
+        for lock in (theirs, other):
+            self.assert_granted(self.a, lock, reserved=True)
+        self.daemon.crash()
+        for host in self.hosts:
+            host.drop_callers()
+        self.daemon.start()
+        self.assertNotEqual(self.a.lock(theirs.but(name="neighbour", state=13, reclaim=True), reserved=True), nlm.S_GRANTED)
+        for lock in (theirs, other):
+            self.assertEqual(self.a.lock(lock.but(reclaim=True), reserved=True), nlm.S_GRANTED)
+        self.assertNotIn("client crashed, locks released", self.daemon.log)
+        self.a.free_all("first", reserved=True)
+
     def test_m1_holds_after_our_restart(self):
         held = self.lock_of(self.a)
         self.assert_granted(self.a, held, reserved=True)

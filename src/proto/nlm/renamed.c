@@ -9,7 +9,8 @@
  *	  process that took its lock by the old name unlocks it without a LOCK before that
  *	- exactly one other name at the address has, and fewer than MAX_LOOKED_AT names are there
  *	- the owner's handle is the same, or differs as the names do: Linux sends "5@old" and then "5@new"
- *	- the old name was not heard since the new one was met, and their LOCKs do not say other state numbers
+ *	- the old name was not heard since the new one was met, and their LOCKs, this one included, do not say
+ *	  other state numbers: a restarted host has nothing to reclaim by another name
  *	- the call comes from the port that the old name called from last: a connection outlives the name, and
  *	  Linux opens the next one from the same port, while two hosts behind an address have two
  *
@@ -126,13 +127,20 @@ static bool came_as_it(const struct hf_nlm_op *op, const struct hf_client *old)
 	       (op->args.reclaim && is_silent);
 }
 
+/* A host with another number is in another life. Its reclaim would end the life of @old, and release all that
+ * @old has. */
+static bool is_of_another_life(const struct hf_nlm_op *op, const struct hf_client *old)
+{
+	return op->args.reclaim && hf_client_says_other(old, op->args.state);
+}
+
 /* Is @old the former name of the caller? @exact is what is known by the new one, or NULL. */
 static bool is_former(struct hf_nlm_op *op, const struct hf_client *exact, struct hf_client *old)
 {
 	struct hf_bytes old_oh;
 
 	if (old == exact || strcmp(old->protocol, HF_NLM_PROTOCOL) != 0 ||
-	    (exact && !hf_client_may_be(exact, old)) || !came_as_it(op, old))
+	    (exact && !hf_client_may_be(exact, old)) || is_of_another_life(op, old) || !came_as_it(op, old))
 		return false;
 	op->target.client = &old->locking;
 	return hf_lock_find_oh(op->nlm->locks, &op->target, &old_oh) &&
