@@ -188,7 +188,7 @@ int cli_connect(const struct cli *cli)
 
 	if (fd < 0)
 		return fd;
-	set_patience(fd, SO_RCVTIMEO, TIMEOUT_SECONDS);
+	set_patience(fd, SO_RCVTIMEO, cli->is_patient ? 0 : TIMEOUT_SECONDS);
 	set_patience(fd, SO_SNDTIMEO, TIMEOUT_SECONDS);
 	return fd;
 }

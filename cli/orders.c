@@ -55,9 +55,11 @@ int cli_notify(struct cli *cli, const char *argument)
 
 int cli_reload(struct cli *cli, const char *argument)
 {
+	json_t *reload;
 	int code;
-	json_t *reload = cli_ask(cli, "POST", "/api/v1/reload", &code);
 
+	cli->is_patient = true; /* a directory may not answer */
+	reload = cli_ask(cli, "POST", "/api/v1/reload", &code);
 	if (reload && cli->is_json)
 		cli_print_json(reload);
 	else if (reload)

@@ -166,6 +166,7 @@ int hf_api_new(struct hf_api **apip, const struct hf_api_options *options)
 	api->delays.recovery = options->recovery;
 	hf_list_init(&api->namings);
 	hf_list_init(&api->reload.orders);
+	hf_list_init(&api->reload.due);
 	hf_list_init(&api->doors);
 	hf_link_init(&api->observer.link);
 	hf_task_init(&api->task, run);

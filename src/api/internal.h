@@ -215,7 +215,9 @@ struct hf_api_reload {
 	bool is_loaded;
 	char fixed[2048]; /* of struct hf_api_reload_outcome, as the next */
 	char why[1024];
-	struct hf_list orders; /* requests that wait for the end of the next one */
+	struct hf_list orders; /* requests that came after the latest one had begun */
+	struct hf_list due;    /* requests that came before: its end is their answer */
+	size_t n_orders;       /* in both lists */
 };
 
 /*

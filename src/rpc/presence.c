@@ -55,6 +55,7 @@ struct hf_rpc_presence_link {
 struct hf_rpc_presence {
 	struct hf_loop *home; /* (c) */
 	uint64_t grace_ns;
+	bool is_grown;       /* it was not young any more when @grace_ns changed */
 	uint64_t started_at; /* (c) */
 	struct hf_siphash_key key;
 	pthread_mutex_t lock;
@@ -327,7 +328,7 @@ uint64_t hf_rpc_presence_count(struct hf_rpc_presence *presence)
 
 bool hf_rpc_presence_is_young(const struct hf_rpc_presence *presence)
 {
-	return hf_loop_now(presence->home) - presence->started_at < presence->grace_ns;
+	return !presence->is_grown && hf_loop_now(presence->home) - presence->started_at < presence->grace_ns;
 }
 
 void hf_rpc_presence_listen(struct hf_rpc_presence *presence, void (*fn)(void *user), void *user)
@@ -344,6 +345,9 @@ void hf_rpc_presence_set_judge(struct hf_rpc_presence *presence, hf_rpc_presence
 
 void hf_rpc_presence_set_grace(struct hf_rpc_presence *presence, uint64_t grace_ns)
 {
+	/* What is over does not begin again. */
+	presence->is_grown |= !hf_rpc_presence_is_young(presence);
+	forget_ended(presence);
 	presence->grace_ns = grace_ns;
 }
 

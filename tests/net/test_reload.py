@@ -100,6 +100,41 @@ class Answers(Reloading):
         self.assertEqual((answers[0].status, answers[0].json["loaded"]), (200, True))
         self.assertIn("configuration not loaded, the old one stays", self.daemon.log)
 
+    def test_an_order_waits_for_no_reload_after_its_own(self):
+        """Of three that are slow, the second one is the order's."""
+        first, order, answers = self.order_during_a_reload()
+        first.restore()
+        second = SlowConfig(self.config)
+        first.finish("{}\n")
+        self.until(second.is_read, "the second one reads")
+        self.assertEqual(answers, [])
+        self.daemon.process.send_signal(signal.SIGHUP)
+        second.restore()
+        third = SlowConfig(self.config)
+        second.finish("{}\n")
+        order.join()
+        self.assertEqual(answers[0].status, 200)
+        self.until(third.is_read, "the third one reads")
+        third.go_on("{}\n")
+
+    def test_no_more_than_64_wait(self):
+        """So other calls find a connection, whatever happens to the callers."""
+        slow = SlowConfig(self.config)
+        self.daemon.process.send_signal(signal.SIGHUP)
+        self.until(slow.is_read, "it reads the configuration")
+        orders = []
+        for _ in range(64):
+            orders.append(self.rest.raw())
+            orders[-1].sendall(f"POST /api/v1/reload HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {self.rest.token}\r\n"
+                               "Content-Length: 0\r\n\r\n".encode())  # fmt: skip
+        until_busy = self.until(lambda: self.rest.call("POST", "/api/v1/reload", token=True), "there are 64",
+                                passes=lambda answer: answer.status == 503)  # fmt: skip
+        self.assertEqual(until_busy.code, "busy")
+        slow.go_on("{}\n")
+        for one in orders:
+            self.assertTrue(one.recv(12).startswith(b"HTTP/1.1 200"))
+            one.close()
+
     def test_a_stop_answers_orders(self):
         slow, order, answers = self.order_during_a_reload()
         self.daemon.process.terminate()

@@ -209,6 +209,27 @@ static void test_the_start(void **state)
 	assert_false(hf_rpc_presence_is_young(presence));
 }
 
+/* What is over does not begin again with a longer grace; what is not over ends with a shorter one. */
+static void test_another_grace(void **state)
+{
+	struct hf_rpc_presence_link *link = begin("10.0.0.1", &alpha);
+
+	assert_int_equal(count("10.0.0.1"), 1);
+	hf_rpc_presence_end(link);
+	assert_int_equal(count("10.0.0.1"), 1);
+	turn_for(loop, GRACE_NS);
+	hf_rpc_presence_set_grace(presence, 1000 * GRACE_NS);
+	assert_int_equal(count("10.0.0.1"), 0);
+	assert_false(hf_rpc_presence_is_young(presence));
+	link = begin("10.0.0.1", &alpha);
+	assert_int_equal(count("10.0.0.1"), 1);
+	hf_rpc_presence_end(link);
+	turn_for(loop, GRACE_NS);
+	assert_int_equal(count("10.0.0.1"), 1);
+	hf_rpc_presence_set_grace(presence, GRACE_NS);
+	assert_int_equal(count("10.0.0.1"), 0);
+}
+
 static void come_and_go(const struct hf_tls_peer *peer)
 {
 	char text[32];
@@ -294,6 +315,7 @@ int main(void)
 		T(test_another_thread),
 		T(test_the_listener),
 		T(test_the_start),
+		T(test_another_grace),
 		T(test_addresses_are_bounded),
 		T(test_strangers_make_room_first),
 		T(test_what_was_needed_before),
