@@ -143,6 +143,32 @@ class Authenticated(Reclaiming, Secured):
         self.assert_nothing_in_the_clear()
 
 
+class Idle(Secured):
+    """Linux closes a connection without NFS calls, after five minutes; here the server breaks it. A program that unlocks then has
+    none: the kernel asks again, as it does after no other refusal, until another call has connected."""
+
+    transport = "mtls"
+    settings = ("tls.grace_seconds=0",)
+
+    def test_an_unlock_waits_for_the_connection(self):
+        self.mounts(self.a, self.b)
+        ada, bob = self.a.opens("f"), self.b.opens("f")
+        ada.locks(0, 10)
+        bob.waits(0, 10)
+        self.server.has(locks=1, waiters=1)
+        self.server.breaks_connections_of(self.a)
+        self.server.wait("clienta has no TLS connection", lambda server: server.client(self.a.address)["tls_connection"] == "none")
+        ada.begins("unset 0 10")
+        self.server.wait("the UNLOCK is put off", lambda server: server.answers("TLS_REQUIRED", procedure="UNLOCK") > 0)
+        ada.still_waits()
+        bob.still_waits()
+        self.server.has(locks=1, waiters=1)
+        self.a.does("echo again >/mnt/g")
+        ada.gets("unlocked")
+        bob.gets()
+        self.assert_nothing_in_the_clear()
+
+
 class Clear(Secured):
     """The counterpart: what the other plays do not find on the wire is found if a client does not use TLS."""
 
