@@ -613,7 +613,7 @@ static void test_a_connection_and_its_grace(void **state)
 	bed.link = NULL;
 	assert_int_equal(lock(), HF_NLM_GRANTED_STAT); /* just now */
 	turn_for(bed.world.loop, 2 * GRACE_NS);
-	assert_int_equal(unlock(), HF_NLM_FAILED);
+	assert_int_equal(unlock(), HF_NLM_DENIED_GRACE_PERIOD);
 	assert_int_equal(n_locks(), 1);
 	assert_int_equal(waiting_client()->n_refused, 1);
 	connected(NULL);
@@ -642,7 +642,7 @@ static void test_a_name_belongs_to_its_certificate(void **state)
 	assert_int_equal(lock(), HF_NLM_GRANTED_STAT);
 	disconnected();
 	connected("beta");
-	assert_int_equal(unlock(), HF_NLM_FAILED);
+	assert_int_equal(unlock(), HF_NLM_DENIED_GRACE_PERIOD);
 	assert_int_equal(lock(),
 			 HF_NLM_DENIED_GRACE_PERIOD); /* the client has it, and the call may be its own */
 	bed.owner++;
@@ -754,7 +754,7 @@ static void test_a_stored_binding(void **state)
 	assert_int_equal(hf_client_restore_binding(client, hf_bytes_of_str("alpha")), 0);
 	assert_int_equal(lock(), HF_NLM_GRANTED_STAT);
 	turn_for(bed.world.loop, 2 * GRACE_NS);
-	assert_int_equal(unlock(), HF_NLM_FAILED);
+	assert_int_equal(unlock(), HF_NLM_DENIED_GRACE_PERIOD);
 	assert_int_equal(n_locks(), 1);
 }
 
