@@ -478,6 +478,8 @@ static int tear_down_volume(void **state)
 	struct crowd *crowd = *state;
 
 	hf_jobs_wait(crowd->jobs);
+	/* A thread whose job is complete may still be in the syncer, for which a server has a reference. */
+	crowd->jobs = hf_jobs_free(crowd->jobs);
 	hf_file_unref(crowd->file);
 	hf_files_free(crowd->files);
 	hf_volume_unref(crowd->volume);
