@@ -607,6 +607,9 @@ TEST_MUTATIONS = [
      "else if (is_new && !client->is_state_proven)\n\t\t\tcorrect(recovery, client, state);", ""),
     ("what is taken after a restart has the tag of a notice that is being checked", f"{RECOVERY}/crash.c",
      "client->doubted_state = client->doubt_tag = 0;", ""),
+    ("what is taken while a notice of a far number is checked is stored with it", f"{CLIENT}/client.c",
+     "return may_be_of_doubted_life(client, said) ? tag : without_number(tag);",
+     "return may_be_of_doubted_life(client, said) || tag ? tag : without_number(tag);"),
     ("any client ends a watch", f"{NSM}/mon.c",
      "\t\tclient = find(nsm, call, &key, mon.mon_name);",
      "\t\tchar text[64];\n\t\tsnprintf(text, sizeof(text), \"%.*s\", (int)mon.mon_name.len, (const char *)mon.mon_name.data);\n"
@@ -675,6 +678,7 @@ TESTS = {
     "the statd of another host behind the address is believed": "net/test_trust_notices",
     "a number that was forged is not put right": "unit/recovery/test_crash",
     "what is taken after a restart has the tag of a notice that is being checked": "unit/recovery/test_crash",
+    "what is taken while a notice of a far number is checked is stored with it": "unit/recovery/test_crash",
     "any client ends a watch": "net/test_nsm_protocol",
     "a call that was given up arrives late": "unit/rpc/test_client_tcp",
     "a lock carries the number of a datagram though its client has a connection": "net/test_trust_numbers",

@@ -405,6 +405,11 @@ int32_t hf_client_make_doubt_tag(int32_t doubted, uint32_t serial)
 	return (int32_t)(0x80000000u | (serial & TAG_SERIALS) << 17 | number << 1);
 }
 
+static int32_t without_number(int32_t tag)
+{
+	return (int32_t)((uint32_t)tag & ~(TAG_NUMBERS << 1));
+}
+
 int32_t hf_client_stored_number(int32_t state)
 {
 	return state < 0 && state % 2 == 0 ? (int32_t)((uint32_t)state >> 1 & TAG_NUMBERS) : state;
@@ -436,6 +441,21 @@ static int32_t use_doubt_tag(struct hf_client *client, int32_t said)
 	return client->doubt_tag;
 }
 
+/* A statd that was started too early gives the number before that of its host, and no older one. So a LOCK
+ * with the proven number is not of a life whose number is that of two restarts later. */
+static bool may_be_of_doubted_life(const struct hf_client *client, int32_t said)
+{
+	return !said || said != hf_client_proven_state(client) ||
+	       !hf_client_is_far_above(client->doubted_state, said);
+}
+
+static size_t put_tag(uint32_t *numbers, int32_t tag)
+{
+	numbers[0] = (uint32_t)tag;
+	numbers[1] = (uint32_t)without_number(tag);
+	return 2;
+}
+
 size_t hf_client_life_numbers(const struct hf_client *client, int32_t state,
 			      uint32_t numbers[HF_CLIENT_LIFE_NUMBERS])
 {
@@ -443,10 +463,10 @@ size_t hf_client_life_numbers(const struct hf_client *client, int32_t state,
 
 	numbers[n++] = (uint32_t)state;
 	if (client->doubt_tag)
-		numbers[n++] = (uint32_t)client->doubt_tag;
+		n += put_tag(&numbers[n], client->doubt_tag);
 	for (size_t i = 0; i < HF_CLIENT_TAGS && state; i++)
 		if (client->tags[i].said == state)
-			numbers[n++] = (uint32_t)client->tags[i].tag;
+			n += put_tag(&numbers[n], client->tags[i].tag);
 	return n;
 }
 
@@ -471,8 +491,11 @@ bool hf_client_is_tagged(const struct hf_client *client, int32_t said, uint64_t 
 
 int32_t hf_client_state_for(struct hf_client *client, int32_t said, uint64_t age_ns)
 {
-	if (HF_UNLIKELY(hf_client_is_tagged(client, said, age_ns)))
-		return use_doubt_tag(client, said);
+	if (HF_UNLIKELY(hf_client_is_tagged(client, said, age_ns))) {
+		int32_t tag = use_doubt_tag(client, said);
+
+		return may_be_of_doubted_life(client, said) ? tag : without_number(tag);
+	}
 	return said ? said : hf_client_proven_state(client);
 }
 

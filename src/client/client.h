@@ -411,7 +411,7 @@ bool hf_client_is_tagged(const struct hf_client *client, int32_t said, uint64_t 
 /* Puts into @numbers the numbers of the locks that stay when the client is known to be in the life with the
  * number @state: that number, the tag of the notice that is being checked, and the tags that locks by LOCKs
  * with @state have. Returns how many. */
-#define HF_CLIENT_LIFE_NUMBERS (2 + HF_CLIENT_TAGS)
+#define HF_CLIENT_LIFE_NUMBERS (3 + 2 * HF_CLIENT_TAGS)
 size_t hf_client_life_numbers(const struct hf_client *client, int32_t state,
 			      uint32_t numbers[HF_CLIENT_LIFE_NUMBERS]);
 /* The LOCKs of the client's present life say @state. If the LOCKs that came during the check said an older
@@ -422,7 +422,9 @@ void hf_client_end_older_tag(struct hf_client *client, int32_t state);
  * The number to use for a stored lock with the number @state. After a restart the server does not know how
  * a check ended. It treats a tagged lock as taken after the restart that the notice told of. A tag is
  * negative and even, which no client's number is. It contains the number of the notice, if that is small,
- * and a part that is new for each doubt.
+ * and a part that is new for each doubt. The lock of a LOCK that cannot be of the life that the notice tells
+ * of has the tag without the number: stored, it would have the number of a notice that may be forged, and
+ * would survive the restart that the forger tells of next.
  */
 int32_t hf_client_stored_number(int32_t state);
 /* A stored lock or waiter has the number @state, so a LOCK of its client said it. */

@@ -528,6 +528,14 @@ static void test_the_number_of_what_is_taken(void **state)
 	assert_int_equal(hf_client_state_for(client, 9, 0), 9);
 	client->doubted_at = UINT64_MAX; /* the call came before the notice */
 	assert_int_equal(hf_client_state_for(client, 5, 1), 5);
+	client->doubted_at = 0;
+	client->doubted_state = 9; /* two restarts later */
+	client->doubt_tag = hf_client_make_doubt_tag(9, 2);
+	assert_int_equal(hf_client_stored_number(hf_client_state_for(client, 7, 0)), 9);
+	assert_int_equal(hf_client_stored_number(hf_client_state_for(client, 0, 0)), 9);
+	assert_int_equal(hf_client_stored_number(hf_client_state_for(client, 5, 0)), 0);
+	client->is_state_proven = false; /* so the 5 may be forged */
+	assert_int_equal(hf_client_stored_number(hf_client_state_for(client, 5, 0)), 9);
 	client->doubted_state = client->doubt_tag = 0;
 	hf_client_unref(client);
 }

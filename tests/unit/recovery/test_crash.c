@@ -86,7 +86,7 @@ static void test_what_is_taken_after_a_restart_has_its_number_whatever_is_checke
 	say_for_sure(3);
 	a()->doubted_state = 101;
 	a()->doubt_tag = hf_client_make_doubt_tag(101, 1);
-	assert_int_equal(hf_client_state_for(a(), 3, 0), a()->doubt_tag);
+	assert_int_equal(hf_client_state_for(a(), 0, 0), a()->doubt_tag);
 	hf_recovery_client_state(w.recovery, a(), 5);
 	assert_int_equal(hf_client_state_for(a(), 5, 0), 5);
 	assert_int_equal(hf_client_state_for(a(), 0, 0), 5);
@@ -121,6 +121,36 @@ static void test_what_is_taken_during_a_check_stays_with_the_number_in_its_lock(
 	assert_int_equal(a()->locking.n_locks, 1);
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
 	assert_int_equal(a()->locking.n_locks, 0);
+}
+
+/* The client has the number 3 for sure, and its LOCK says that while a forged notice is checked. The host
+ * denies the notice, and the server is killed. */
+static void lock_while_it_is_forged(int32_t number)
+{
+	say_for_sure(3);
+	assert_int_equal(hf_client_register(a()), 0);
+	doubt(number, 1);
+	lock_as(3, "f");
+	a()->doubted_state = a()->doubt_tag = 0;
+	world_turn(&w);
+	world_restart(&w);
+	assert_int_equal(world_unreclaimed(&w), 1);
+}
+
+/* The forger sends it again while the host is down. The LOCK was not of a life two restarts later. */
+static void test_what_is_taken_while_a_far_notice_is_checked_goes_when_it_comes_again(void **state)
+{
+	lock_while_it_is_forged(7);
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
+	assert_int_equal(world_unreclaimed(&w), 0);
+}
+
+/* It may have been of the next life: a statd that was started too early gives the number before. */
+static void test_what_is_taken_while_the_next_notice_is_checked_stays_when_it_comes_again(void **state)
+{
+	lock_while_it_is_forged(5);
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	assert_int_equal(world_unreclaimed(&w), 1);
 }
 
 /* LOCKs of two lives, or of a client without a number, have the tag alone. */
@@ -550,6 +580,8 @@ int main(void)
 		T(test_first_notice_that_we_get_does),
 		T(test_only_older_locks_go),
 		T(test_what_is_taken_during_a_check_stays_with_the_number_in_its_lock),
+		T(test_what_is_taken_while_a_far_notice_is_checked_goes_when_it_comes_again),
+		T(test_what_is_taken_while_the_next_notice_is_checked_stays_when_it_comes_again),
 		T(test_what_is_taken_during_a_check_with_several_numbers_has_none),
 		T(test_what_an_old_lock_takes_during_a_check_goes_with_the_life_before),
 		T(test_what_a_lock_takes_during_a_check_stays_if_nothing_says_that_it_is_old),
