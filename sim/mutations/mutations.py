@@ -255,7 +255,7 @@ MUTATIONS = [
     ("a client that is not known cannot crash", f"{NLM}/op.c",
      "? hf_nlm_meet_client(op->nlm, peer, op->args.caller, false) : NULL;", "? hf_nlm_find_client(op->nlm, peer, op->args.caller) : NULL;"),
     ("a state number of a client that was not known tells nothing", f"{NLM}/op.c",
-     "return life->state && client->sm_state", "return !client && life->state && client->sm_state"),
+     "if (life->state && client->sm_state", "if (!client && life->state && client->sm_state"),
     ("what follows a call ends with the crash of its client", f"{NLM}/op.c",
      "\tif (op)\n\t\thf_list_push_back(&ahead->queue, &op->queue_link);",
      "\tif (op) {\n\t\tint32_t state = op->life.state;\n\n\t\thf_client_unref(op->life.client);\n\t\top->life = ahead->life;\n"
@@ -610,6 +610,8 @@ TEST_MUTATIONS = [
     ("what is taken while a notice of a far number is checked is stored with it", f"{CLIENT}/client.c",
      "return may_be_of_doubted_life(client, said) ? tag : without_number(tag);",
      "return may_be_of_doubted_life(client, said) || tag ? tag : without_number(tag);"),
+    ("a number that was guessed hides a restart from the calls that wait", f"{NLM}/op.c",
+     "return is_overtaken(life);", "return is_overtaken(life) && !client;"),
     ("any client ends a watch", f"{NSM}/mon.c",
      "\t\tclient = find(nsm, call, &key, mon.mon_name);",
      "\t\tchar text[64];\n\t\tsnprintf(text, sizeof(text), \"%.*s\", (int)mon.mon_name.len, (const char *)mon.mon_name.data);\n"
@@ -679,6 +681,7 @@ TESTS = {
     "a number that was forged is not put right": "unit/recovery/test_crash",
     "what is taken after a restart has the tag of a notice that is being checked": "unit/recovery/test_crash",
     "what is taken while a notice of a far number is checked is stored with it": "unit/recovery/test_crash",
+    "a number that was guessed hides a restart from the calls that wait": "net/test_dead_disk",
     "any client ends a watch": "net/test_nsm_protocol",
     "a call that was given up arrives late": "unit/rpc/test_client_tcp",
     "a lock carries the number of a datagram though its client has a connection": "net/test_trust_numbers",

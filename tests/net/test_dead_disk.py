@@ -298,6 +298,29 @@ class Slow(Shared):
         self.assert_granted(self.b, self.lock_of(self.b, fh=self.files[1], svid=2, state=5))
         self.assert_lost(answers)
 
+    def ask_after_a_guess(self, uid):
+        """The server has nothing of the client but a call that waits, when a forger says the next number: by a reclaim,
+        which takes nothing outside of grace. Then the client asks once more."""
+        first = self.lock_of(self.b, fh=self.of_disk, svid=2, state=3)
+        message = call_message(nlm.PROGRAM, 4, nlm.LOCK, first.args(nlm.LOCK), cred=auth_sys(uid=uid))
+        self.b.caller("udp").send(message)
+        self.assertTrue(self.disk.was_asked.wait(PATIENCE))
+        guess = self.lock_of(self.b, fh=self.files[2], svid=3, state=5, reclaim=True)
+        self.assertEqual(self.b.lock(guess, transport="udp"), nlm.S_GRACE)
+        return self.ask(uid + 1, (nlm.LOCK, {"state": 3}), is_known=False)
+
+    def test_unknown_client_died_and_a_forger_had_guessed_its_number(self):
+        answers = self.ask_after_a_guess(15)
+        self.assert_granted(self.b, self.lock_of(self.b, fh=self.files[1], svid=4, state=5))
+        self.assert_lost(answers)
+
+    def test_client_did_not_die_and_a_forger_had_guessed_its_number(self):
+        answers = self.ask_after_a_guess(17)
+        self.assert_granted(self.b, self.lock_of(self.b, fh=self.files[1], svid=4, state=3))
+        self.disk.live()
+        self.assertEqual(answers(), [nlm.S_GRANTED])
+        self.assertEqual(self.a.lock(self.lock_of(self.a, fh=self.of_disk)), nlm.S_DENIED)
+
     def test_another_client_died_behind_the_call_of_one(self):
         """At one address, with one process number, and each has its own life."""
         other = {"name": "other", "length": 10}

@@ -22,9 +22,21 @@ static struct hf_nlm_life life_begin(const struct hf_nlm_op *op)
 		.client = client,
 		.n_crashes = hf_recovery_count_crashes(client),
 		.known_state = client->sm_state,
+		.had_nothing = hf_client_has_nothing(client),
 		.state = op->args.state,
 		.says_another = op->args.state && op->args.state != hf_client_life_state(client),
 	};
+}
+
+/* A forger had guessed the number of the client's next life before the call came. So that number was the
+ * known one already when the client said it, and no restart was counted. But the client had nothing then, and
+ * has something now, by LOCKs with a newer number than that of the call. */
+static bool is_overtaken(const struct hf_nlm_life *life)
+{
+	const struct hf_client *client = life->client;
+
+	return life->had_nothing && life->state && client->lock_state &&
+	       hf_client_is_newer(client->lock_state, life->state) && !hf_client_has_nothing(client);
 }
 
 /* Where no crash was counted, because the client had nothing, a newer state number tells of one. A call that
@@ -38,8 +50,10 @@ static bool has_crashed(const struct hf_nlm_life *life)
 	if (hf_recovery_count_crashes(client) != life->n_crashes)
 		return !life->says_another || !hf_recovery_crash_state(client) ||
 		       hf_client_is_newer(hf_recovery_crash_state(client), life->state);
-	return life->state && client->sm_state != life->known_state &&
-	       hf_client_is_newer(client->sm_state, life->state);
+	if (life->state && client->sm_state != life->known_state &&
+	    hf_client_is_newer(client->sm_state, life->state))
+		return true;
+	return is_overtaken(life);
 }
 
 /* Owner queues */

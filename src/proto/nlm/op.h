@@ -138,6 +138,7 @@ struct hf_nlm_life {
 	struct hf_client *client; /* a reference; NULL: the operation takes nothing */
 	uint64_t n_crashes;       /* when it was suspended */
 	int32_t known_state;      /* the same */
+	bool had_nothing;         /* the same */
 	int32_t state;            /* as the call says; 0: it does not */
 	bool says_another;        /* than the number of the life in which the client took what it had then */
 };
