@@ -11,19 +11,22 @@ static void answer(struct hf_api_request *request)
 {
 	const struct hf_api_reload *last = &request->api->reload;
 	char message[sizeof(last->why) + 64];
+	const char *copy;
 
 	hf_api_query_last_reload(request);
-	if (!last->is_loaded && !request->code) {
+	if (!last->is_loaded) {
 		snprintf(message, sizeof(message), "The configuration is not loaded, the old one stays: %s",
 			 last->why);
-		hf_api_fail(request, 409, "not_loaded", hf_api_copy(request, message, strlen(message)));
+		copy = hf_api_copy(request, message, strlen(message));
+		if (copy) /* else the request has failed for want of memory */
+			hf_api_fail(request, 409, "not_loaded", copy);
 	}
 	hf_api_resume(request);
 }
 
-static struct hf_api_request *pop(struct hf_api_reload *reload, struct hf_list *orders)
+static struct hf_api_request *pop_due(struct hf_api_reload *reload)
 {
-	struct hf_link *link = hf_list_pop_front(orders);
+	struct hf_link *link = hf_list_pop_front(&reload->due);
 
 	if (!link)
 		return NULL;
@@ -53,7 +56,7 @@ void hf_api_tell_reload(struct hf_api *api, const struct hf_api_reload_outcome *
 	snprintf(reload->why, sizeof(reload->why), "%s", outcome->is_loaded ? "" : outcome->why);
 	if (outcome->is_last)
 		wait_for_next(reload);
-	while ((request = pop(reload, &reload->due)))
+	while ((request = pop_due(reload)))
 		answer(request);
 	if (!outcome->is_last)
 		wait_for_next(reload);
@@ -94,7 +97,7 @@ void hf_api_end_reloads(struct hf_api *api)
 	struct hf_api_request *request;
 
 	wait_for_next(&api->reload);
-	while ((request = pop(&api->reload, &api->reload.due))) {
+	while ((request = pop_due(&api->reload))) {
 		hf_api_fail(
 			request, 503, "stopping",
 			"The server stops or changes its role, and may not have loaded the configuration. "
