@@ -193,8 +193,9 @@ static void on_rename(struct hf_timer *timer)
 	if (!hf_list_is_empty(&host->calls))
 		host->quiet_since = now;
 	/* The server knows a renamed host by the port that the old name called from last. A forged LOCK by
-	 * datagram moves it, so that nothing of the old name is taken for the new one's. */
-	if (host->has_forged_lock)
+	 * datagram moves it, so that nothing of the old name is taken for the new one's. And a notice that
+	 * nothing decides stays unanswered for longer than programs wait for a new name in the end. */
+	if (host->has_forged_lock || (host->n_evidence && host->world->is_ending))
 		host->is_renaming = false;
 	else if (now - host->quiet_since > STRAGGLER_NS)
 		rename_now(host);
