@@ -576,7 +576,7 @@ TLS_MUTATIONS = [
      "return newest > client->vouched;"),
     ("an old connection proves a restart", PROOF, "return newest > client->vouched && hf_client_is_bound_to(client, peer);",
      "return hf_client_is_bound_to(client, peer);"),
-    ("an UNLOCK does not vouch for the life before it", WAY, "if (gives_up && client)\n\t\tvouch", "if (gives_up && client && !op->nlm)\n\t\tvouch"),
+    ("an UNLOCK does not vouch for the life before it", WAY, "if (gives_up && client &&", "if (gives_up && client && !op->nlm &&"),
     ("a notice in NLM needs no proof", f"{NLM}/restart_notice.c",
      "\tif (hf_nsm_has_proof(op->nlm->monitor, op->call, client))\n\t\treturn true;", "\tif (client)\n\t\treturn true;"),
     ("a new number in a LOCK needs no proof", f"{NLM}/state_number.c",

@@ -396,6 +396,12 @@ int hf_client_set_callback(struct hf_client *client, struct hf_bytes host, uint3
 int hf_client_set_mon_name(struct hf_client *client, struct hf_bytes mon_name);
 /* A registered client is stored again. If that fails (-errno), nothing has changed. */
 HF_NOINLINE int hf_client_set_privileged(struct hf_client *client, bool is_privileged);
+/* May a call from this port change what the client has? A privileged client is changed from reserved ports
+ * only. */
+static inline bool hf_client_may_be_changed_from(const struct hf_client *client, const struct hf_addr *peer)
+{
+	return !client->is_privileged || hf_addr_has_reserved_port(peer);
+}
 void hf_client_set_status(struct hf_client *client, enum hf_client_status status);
 /* The state number of a lock that the client takes by a call with the number @said, which has waited for
  * @age_ns. If the call has no number, the lock gets the client's own, if it is proven. A forger can guess the

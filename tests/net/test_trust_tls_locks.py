@@ -92,10 +92,10 @@ class TlsLocks(Secured):
         self.assertEqual(exchange(made, tls.null_call()), b"")
         return made
 
-    def hold(self, host=None, **more):  # pylint: disable=arguments-differ
+    def hold(self, host=None, reserved=False, **more):  # pylint: disable=arguments-differ
         host = host or self.a
         lock = self.lock_of(host, 0, 10, state=5, **more)
-        self.assert_granted(host, lock)
+        self.assert_granted(host, lock, reserved=reserved)
         comes(host.asked.matching, 5)  # the server has asked the host for its number
         return lock
 
@@ -210,9 +210,9 @@ class Honest(TlsLocks, CliPlay):
         self.secured(self.alpha)
         self.assertEqual(self.a.unshare(mine), nlm.S_GRANTED)
 
-    def restart_while_b_waits(self):
+    def restart_while_b_waits(self, **how):
         """For the lock of a, which comes back."""
-        self.hold()
+        self.hold(**how)
         self.secured(self.beta, host=self.b)
         waiting = self.lock_of(self.b, 0, 10, svid=3, block=True)
         self.assert_blocked(self.b, waiting)
@@ -246,6 +246,15 @@ class Honest(TlsLocks, CliPlay):
         self.assertEqual(self.n_locks(self.a), 1)
         self.a.notify(7, transport="tcp")
         self.assertEqual(self.n_locks(self.a), 1)
+
+    def test_a_refused_call_of_a_user_does_not_speak_for_the_old_life(self):
+        """The client locks from a reserved port. After its restart one of its users tries to unlock from an ordinary one."""
+        waiting = self.restart_while_b_waits(reserved=True)
+        self.secured(self.alpha)
+        for procedure in (nlm.UNLOCK, nlm.CANCEL):
+            self.assertEqual(self.a.ask(procedure, self.lock_of(self.a, 0, 10)).stat, nlm.S_FAILED)
+        self.a.notify(7, transport="tcp", reserved=True)  # answered
+        self.b.wait_granted(waiting)
 
     def test_free_all_after_a_restart(self):
         self.hold()

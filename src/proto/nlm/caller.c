@@ -32,8 +32,7 @@ static void note_call(const struct hf_nlm_op *op, struct hf_client *client)
 
 bool hf_nlm_may_change(const struct hf_nlm_op *op)
 {
-	return !op->client || !op->client->is_privileged ||
-	       hf_addr_has_reserved_port(hf_rpc_call_peer(op->call));
+	return !op->client || hf_client_may_be_changed_from(op->client, hf_rpc_call_peer(op->call));
 }
 
 /* Only datagrams, which can be forged, made the client privileged. A connection counts for more. */

@@ -173,9 +173,9 @@ static bool takes_name(const struct hf_nlm_op *op, struct hf_client *client, enu
 	       hf_client_has_nothing(client) && hf_client_unbind(client) == 0;
 }
 
-/* A client takes any refusal for the end of its LOCK, UNLOCK or CANCEL, except that it is to ask again. If the
- * server has a lock or a wait of the owner there, that would be wrong: an earlier LOCK may be under way, or
- * its reply may be lost; and a lock whose UNLOCK was refused would stay until the client is restarted. The
+/* A client takes any refusal for the end of its LOCK, UNLOCK or CANCEL, except that it is to ask again. If
+ * the server has a lock or a wait of the owner there, that would be wrong: an earlier LOCK may be under way,
+ * or its reply may be lost; and a lock whose UNLOCK was refused would stay until the client is restarted. The
  * same holds for the refusal of a LOCK that stays behind replies which the store delays: a copy of the LOCK
  * may be served before the client hears it. */
 static bool may_be_served(const struct hf_nlm_op *op, struct hf_client *client)
@@ -256,7 +256,7 @@ bool hf_nlm_refuses_transport(struct hf_nlm_op *op, bool gives_up)
 		return false;
 	if (refuses(op, client, demand))
 		return true;
-	if (gives_up && client)
+	if (gives_up && client && hf_client_may_be_changed_from(client, hf_rpc_call_peer(op->call)))
 		vouch(op, client);
 	return false;
 }

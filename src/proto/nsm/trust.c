@@ -24,8 +24,7 @@ bool hf_nsm_is_trusted(struct hf_nsm *nsm, struct hf_rpc_call *call, const struc
 
 	if (hf_nsm_is_superuser(nsm, call))
 		return true;
-	return hf_rpc_call_transport(call) == HF_RPC_TCP &&
-	       (!client->is_privileged || hf_addr_has_reserved_port(peer));
+	return hf_rpc_call_transport(call) == HF_RPC_TCP && hf_client_may_be_changed_from(client, peer);
 }
 
 bool hf_nsm_is_foreign_datagram(const struct hf_rpc_call *call)
