@@ -39,18 +39,19 @@ struct buffer {
 };
 
 struct hf_audit {
-	char *path; /* (c) */
 	pthread_t thread;
-	int fd;               /* of the thread */
-	bool has_failed;      /* of the thread: the log has said so */
-	bool is_torn;         /* of the thread: the file ends in the middle of a line */
-	uint64_t n_unsaid;    /* of the thread: lost lines, which would follow here */
-	uint64_t n_unlogged;  /* of the thread: lost lines, of which the log says nothing yet */
-	pthread_mutex_t lock; /* of all that follows */
+	struct hf_audit_file file; /* of the thread */
+	bool has_failed;           /* of the thread: the log has said so */
+	bool is_torn;              /* of the thread: the file ends in the middle of a line */
+	uint64_t n_unsaid;         /* of the thread: lost lines, which would follow here */
+	uint64_t n_unlogged;       /* of the thread: lost lines, of which the log says nothing yet */
+	pthread_mutex_t lock;      /* of all that follows */
 	pthread_cond_t wake;
 	struct buffer filling;
 	struct buffer writing; /* of the thread while it writes */
 	struct hf_log_limit limits[HF_AUDIT_N_BOUNDS];
+	struct hf_audit_file next; /* if has_next: to turn to, after the lines in writing */
+	bool has_next;
 	bool wants_reopen;
 	bool is_ending;
 };
@@ -277,16 +278,28 @@ static int open_file(const char *path)
 
 static void reopen(struct hf_audit *audit)
 {
-	int fd = open_file(audit->path);
+	int fd;
 
+	if (!audit->file.path)
+		return;
+	fd = open_file(audit->file.path);
 	if (fd < 0) {
 		hf_log_error("cannot open the audit log again; the old file stays open", "file=%s error=%s",
-			     audit->path, strerrorname_np(-fd));
+			     audit->file.path, strerrorname_np(-fd));
 		return;
 	}
-	close(audit->fd);
-	audit->fd = fd;
+	close(audit->file.fd);
+	audit->file.fd = fd;
 	audit->has_failed = audit->is_torn = false;
+}
+
+/* Lines that the old file lost are not the new one's. */
+static void turn(struct hf_audit *audit, struct hf_audit_file *next)
+{
+	hf_audit_file_close(&audit->file);
+	audit->file = *next;
+	audit->has_failed = audit->is_torn = false;
+	audit->n_unsaid = 0;
 }
 
 /* Returns how many bytes were written. */
@@ -311,9 +324,9 @@ static void mend(struct hf_audit *audit, size_t n)
 {
 	struct stat st = { 0 };
 
-	if (fstat(audit->fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size < (off_t)n)
+	if (fstat(audit->file.fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size < (off_t)n)
 		return; /* another program has truncated it */
-	audit->is_torn = ftruncate(audit->fd, st.st_size - (off_t)n) < 0;
+	audit->is_torn = ftruncate(audit->file.fd, st.st_size - (off_t)n) < 0;
 }
 
 /* Returns how many whole lines of @text, which has @n_lines, were written. */
@@ -324,15 +337,17 @@ static uint64_t write_lines(struct hf_audit *audit, const char *text, size_t len
 
 	if (len == 0)
 		return 0;
-	if (!audit->is_torn || write_bytes(audit->fd, "\n", 1) == 1) {
+	if (audit->file.fd < 0)
+		return n_lines;
+	if (!audit->is_torn || write_bytes(audit->file.fd, "\n", 1) == 1) {
 		audit->is_torn = false;
-		done = write_bytes(audit->fd, text, len);
+		done = write_bytes(audit->file.fd, text, len);
 	}
 	if (done == len)
 		return n_lines;
 	if (!audit->has_failed)
-		hf_log_error("cannot write the audit log: lines are lost", "file=%s error=%s", audit->path,
-			     strerrorname_np(errno));
+		hf_log_error("cannot write the audit log: lines are lost", "file=%s error=%s",
+			     audit->file.path, strerrorname_np(errno));
 	audit->has_failed = true;
 	for (size_t i = 0; i < done; i++)
 		if (text[i] == '\n') {
@@ -363,7 +378,7 @@ static void log_lost(struct hf_audit *audit)
 	if (audit->n_unlogged == 0 || audit->has_failed)
 		return;
 	hf_log_warn("lines of the audit log are lost: its disk is full or slow", "file=%s lines=%llu",
-		    audit->path, (unsigned long long)audit->n_unlogged);
+		    audit->file.path ? audit->file.path : "", (unsigned long long)audit->n_unlogged);
 	audit->n_unlogged = 0;
 }
 
@@ -386,7 +401,8 @@ static void write_buffer(struct hf_audit *audit)
 
 static void wait_for_work(struct hf_audit *audit)
 {
-	while (!audit->filling.len && !audit->wants_reopen && !audit->is_ending && clock_ns() < due(audit)) {
+	while (!audit->filling.len && !audit->wants_reopen && !audit->has_next && !audit->is_ending &&
+	       clock_ns() < due(audit)) {
 		uint64_t until = due(audit);
 		struct timespec end = { .tv_sec = (time_t)(until / UINT64_C(1000000000)),
 					.tv_nsec = (long)(until % UINT64_C(1000000000)) };
@@ -401,9 +417,10 @@ static void wait_for_work(struct hf_audit *audit)
 static void *run(void *user)
 {
 	struct hf_audit *audit = user;
-	bool is_ending, wants_reopen;
+	bool is_ending, wants_reopen, has_next;
 
 	do {
+		struct hf_audit_file next;
 		struct buffer full;
 
 		pthread_mutex_lock(&audit->lock);
@@ -414,10 +431,15 @@ static void *run(void *user)
 		audit->writing = full;
 		wants_reopen = audit->wants_reopen;
 		audit->wants_reopen = false;
+		next = audit->next;
+		has_next = audit->has_next;
+		audit->has_next = false;
 		is_ending = audit->is_ending;
 		pthread_mutex_unlock(&audit->lock);
 		write_buffer(audit);
-		if (wants_reopen)
+		if (has_next)
+			turn(audit, &next);
+		else if (wants_reopen)
 			reopen(audit);
 	} while (!is_ending);
 	return NULL;
@@ -431,17 +453,55 @@ void hf_audit_reopen(struct hf_audit *audit)
 	pthread_cond_signal(&audit->wake);
 }
 
+/* Another file */
+
+int hf_audit_file_open(struct hf_audit_file *file, const char *path)
+{
+	int fd = open_file(path);
+
+	*file = (struct hf_audit_file){ .fd = -1 };
+	if (fd < 0)
+		return fd;
+	file->fd = fd;
+	file->path = strdup(path);
+	if (file->path)
+		return 0;
+	hf_audit_file_close(file);
+	return hf_trace(-ENOMEM);
+}
+
+void hf_audit_file_close(struct hf_audit_file *file)
+{
+	if (file->fd >= 0)
+		close(file->fd);
+	free(file->path);
+	*file = (struct hf_audit_file){ .fd = -1 };
+}
+
+void hf_audit_turn_to(struct hf_audit *audit, struct hf_audit_file *file)
+{
+	struct hf_audit_file passed = { .fd = -1 };
+
+	pthread_mutex_lock(&audit->lock);
+	if (audit->has_next)
+		passed = audit->next;
+	audit->next = *file;
+	audit->has_next = true;
+	pthread_mutex_unlock(&audit->lock);
+	pthread_cond_signal(&audit->wake);
+	hf_audit_file_close(&passed);
+	*file = (struct hf_audit_file){ .fd = -1 };
+}
+
 /* Life */
 
 static void audit_free(struct hf_audit *audit)
 {
-	if (audit->fd >= 0)
-		close(audit->fd);
+	hf_audit_file_close(&audit->file);
 	pthread_mutex_destroy(&audit->lock);
 	pthread_cond_destroy(&audit->wake);
 	free(audit->filling.text);
 	free(audit->writing.text);
-	free(audit->path);
 	free(audit);
 }
 
@@ -481,14 +541,13 @@ int hf_audit_open(struct hf_audit **auditp, const char *path)
 		audit->limits[i] = (struct hf_log_limit)HF_LOG_LIMIT(WINDOW_S);
 		audit->limits[i].max_lines = bounds[i].max_lines;
 	}
-	audit->fd = -1;
-	audit->path = strdup(path);
+	audit->file.fd = -1;
 	audit->filling.text = malloc(BUFFER);
 	audit->writing.text = malloc(BUFFER);
-	r = audit->path && audit->filling.text && audit->writing.text ? 0 : -ENOMEM;
+	r = audit->filling.text && audit->writing.text ? 0 : -ENOMEM;
 	if (r == 0)
-		audit->fd = r = open_file(path);
-	if (r >= 0)
+		r = hf_audit_file_open(&audit->file, path);
+	if (r == 0)
 		r = -pthread_create(&audit->thread, NULL, run, audit);
 	if (r < 0) {
 		audit_free(audit);

@@ -19,6 +19,19 @@ struct hf_audit;
 /* Opens or creates the file, to append to it. -errno: it cannot be opened. */
 int hf_audit_open(struct hf_audit **auditp, const char *path);
 struct hf_audit *hf_audit_close(struct hf_audit *audit); /* writes what is left; takes NULL. Returns NULL */
+
+/* Another file for an open audit log. To open it may wait for a disk; to turn to it does not. */
+struct hf_audit_file {
+	int fd;     /* -1: none */
+	char *path; /* NULL: none */
+};
+
+/* On any thread. -errno: it cannot be opened. */
+int hf_audit_file_open(struct hf_audit_file *file, const char *path);
+void hf_audit_file_close(struct hf_audit_file *file);
+/* Takes @file, and goes on in it soon. What came before this call is in the old file. Without a file lines
+ * are discarded. */
+void hf_audit_turn_to(struct hf_audit *audit, struct hf_audit_file *file);
 /* The file was moved away: opens the path again, soon. If that fails, the old file stays open. */
 void hf_audit_reopen(struct hf_audit *audit);
 

@@ -27,13 +27,14 @@ static void exchange(char **a, char **b)
 	*b = text;
 }
 
-void hf_config_exchange_certificates(struct hf_config *config, struct hf_config *other)
+void hf_config_exchange_texts(struct hf_config *config, struct hf_config *other)
 {
 	exchange(&config->tls.certificate, &other->tls.certificate);
 	exchange(&config->tls.key, &other->tls.key);
 	exchange(&config->tls.client_ca, &other->tls.client_ca);
 	exchange(&config->api.certificate, &other->api.certificate);
 	exchange(&config->api.key, &other->api.key);
+	exchange(&config->log.audit, &other->log.audit);
 }
 
 void hf_config_free(struct hf_config *config)

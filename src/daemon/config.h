@@ -268,8 +268,9 @@ static inline bool hf_config_has_cluster(const struct hf_config *config)
 	return *config->cluster.service != '\0';
 }
 
-/* Gives each the other's TLS files, those of the API included. */
-void hf_config_exchange_certificates(struct hf_config *config, struct hf_config *other);
+/* Gives each the texts of the other that a reload changes: the files of TLS, those of the API included, and
+ * the audit log. */
+void hf_config_exchange_texts(struct hf_config *config, struct hf_config *other);
 
 /* The keys of an export without rules, as its only rule; the clients are borrowed. */
 static inline struct hf_config_rule hf_config_own_rule(const struct hf_config_export *export)

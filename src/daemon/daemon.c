@@ -15,6 +15,7 @@
 #include "client/client.h"
 #include "cluster/cluster.h"
 #include "daemon/args.h"
+#include "daemon/call_log.h"
 #include "daemon/certificates.h"
 #include "daemon/config.h"
 #include "daemon/loop_threads.h"
@@ -329,6 +330,11 @@ static uint64_t tls_grace(const struct daemon *d)
 	return (uint64_t)d->config->tls.grace_seconds * HF_NS_PER_S;
 }
 
+static uint64_t slow_ns(const struct daemon *d)
+{
+	return (uint64_t)d->config->log.slow_ms * HF_NS_PER_MS;
+}
+
 /* Signals */
 
 static void on_stop(void *user, int signum)
@@ -351,7 +357,7 @@ static void reload(void *user)
 {
 	struct daemon *d = user;
 
-	hf_file_service_reopen_audit(d->files);
+	hf_call_log_reopen(hf_file_service_call_log(d->files));
 	hf_reload_ask(d->reload);
 }
 
@@ -381,6 +387,7 @@ static void on_reload_changes(void *user, const struct hf_config *config)
 	hf_setup_nsm(&nsm, d->config);
 	hf_nsm_change(d->nsm, &nsm);
 	hf_rpc_presence_set_grace(d->presence, tls_grace(d));
+	hf_rpc_server_set_slow(d->rpc, slow_ns(d));
 	count_per_client(d);
 }
 
@@ -399,7 +406,7 @@ static void on_reload_ended(void *user, const struct hf_api_reload_outcome *outc
 }
 
 /* In a cluster: the other nodes compare their exports with these, and the next term of this node serves
- * them, with these certificates. */
+ * them, with these certificates and this audit log. */
 static int on_exports_taken(void *user, struct hf_config *config)
 {
 	struct daemon *d = user;
@@ -413,7 +420,7 @@ static int on_exports_taken(void *user, struct hf_config *config)
 	}
 	d->config->exports = config->exports;
 	config->exports = before;
-	hf_config_exchange_certificates(d->config, config);
+	hf_config_exchange_texts(d->config, config);
 	return 0;
 }
 
@@ -621,7 +628,7 @@ static int make_rpc(struct daemon *d)
 			(int)HF_MAX(HF_MIN(d->config->recovery.release_silent_seconds / 8, 60), 1);
 		limits.max_contacts = MAX_CONTACTS;
 	}
-	limits.slow_ns = (uint64_t)d->config->log.slow_ms * HF_NS_PER_MS;
+	limits.slow_ns = slow_ns(d);
 	r = hf_rpc_server_new(&d->rpc, &limits);
 	if (r == 0)
 		hf_rpc_server_set_tls(d->rpc, d->tls);

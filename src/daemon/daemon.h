@@ -7,7 +7,7 @@
  *	config*.c        the configuration: YAML, values, checks, messages, printing
  *	daemon.c         builds, runs and frees the objects
  *	setup.c          translates the configuration into options of other parts
- *	files.c          exports, file threads, NFS and MOUNT
+ *	files.c          exports, file threads, NFS and MOUNT; call_log.c: what is written about their calls
  *	operator.c       the API; listen.c: the sockets of RPC; loop_threads.c: the further loops
  *	standby.c        the process while another node serves
  *	cluster_node.c   this process as a node of a cluster

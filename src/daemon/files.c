@@ -5,9 +5,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/audit.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "daemon/call_log.h"
 #include "daemon/config.h"
 #include "daemon/process.h"
 #include "export/export_table.h"
@@ -18,7 +18,6 @@
 #include "loop/loop.h"
 #include "proto/mount/mount.h"
 #include "proto/nfs3/nfs3.h"
-#include "proto/nfs3/record.h"
 #include "vfs/disk_queue.h"
 #include "vfs/jobs.h"
 #include "vfs/watch.h"
@@ -33,8 +32,8 @@ struct hf_file_service {
 	struct hf_disk_queue *lock_disk_queue; /* for the questions that locks have about files */
 	struct hf_watch *watch;                /* watches files that locks asked about; NULL: not available */
 	struct hf_nfs3 nfs;
-	struct hf_nfs3_recorder recorder;
-	struct hf_audit *audit; /* NULL: none */
+	struct hf_call_log call_log;
+	bool has_call_log; /* call_log must be deinitialised */
 	struct hf_mount mount;
 	bool has_mount; /* mount must be deinitialised */
 	struct hf_sweeper *sweeper;
@@ -413,38 +412,19 @@ struct hf_jobs *hf_file_service_jobs(struct hf_file_service *service)
 	return service->jobs;
 }
 
-/* An operator who wants an audit log does not want a server without it. */
-static int open_audit(struct hf_file_service *service, const struct hf_config *config)
+struct hf_call_log *hf_file_service_call_log(struct hf_file_service *service)
 {
-	int r;
-
-	if (!*config->log.audit)
-		return 0;
-	r = hf_audit_open(&service->audit, config->log.audit);
-	if (r < 0)
-		hf_log_error("cannot open the audit log", "file=%s error=%s", config->log.audit,
-			     strerror(-r));
-	return r;
+	return &service->call_log;
 }
 
-void hf_file_service_reopen_audit(struct hf_file_service *service)
+void hf_file_service_log_calls(struct hf_file_service *service, const struct hf_config *config)
 {
-	if (service->audit)
-		hf_audit_reopen(service->audit);
+	hf_call_log_serve(&service->call_log, config, &service->nfs, &service->mount);
 }
 
 void hf_file_service_set_usage(struct hf_file_service *service, struct hf_usage *usage)
 {
 	atomic_store_explicit(&service->nfs.usage, usage, memory_order_release);
-}
-
-/* Only if something is to be written about calls. */
-static void set_recorder(struct hf_file_service *service, const struct hf_config *config)
-{
-	service->recorder.slow_ns = (uint64_t)config->log.slow_ms * HF_NS_PER_MS;
-	service->recorder.audit = service->mount.audit = service->audit;
-	if (service->recorder.slow_ns || service->audit)
-		service->nfs.recorder = &service->recorder;
 }
 
 int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
@@ -461,7 +441,6 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 
 	if (!service)
 		return hf_trace(-ENOMEM);
-	hf_nfs3_recorder_init(&service->recorder);
 	r = hf_exports_new(&service->exports, &options);
 	service->export_table.exports = service->exports;
 	if (r == 0)
@@ -474,8 +453,10 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 		r = load(service, config);
 	if (r == 0)
 		r = make_local(service, loop);
-	if (r == 0)
-		r = open_audit(service, config);
+	if (r == 0) {
+		service->has_call_log = true;
+		r = hf_call_log_init(&service->call_log, config);
+	}
 	if (r == 0)
 		r = hf_sweeper_new(&service->sweeper, loop, service->exports, count_disks(config));
 	if (r < 0)
@@ -483,7 +464,7 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 	hf_nfs3_init(&service->nfs, service->exports, service->jobs, loop);
 	hf_mount_init(&service->mount, service->exports, service->jobs);
 	service->has_mount = true;
-	set_recorder(service, config);
+	hf_file_service_log_calls(service, config);
 	*servicep = service;
 	service = NULL;
 	return 0;
@@ -495,14 +476,14 @@ struct hf_file_service *hf_file_service_free(struct hf_file_service *service)
 		return NULL;
 	if (service->has_mount)
 		hf_mount_deinit(&service->mount);
-	hf_nfs3_recorder_deinit(&service->recorder);
 	hf_local_free(service->local);
 	hf_disk_queue_free(service->lock_disk_queue);
 	hf_watch_free(service->watch);
 	hf_jobs_free(service->jobs);
 	hf_sweeper_free(service->sweeper);
 	hf_exports_free(service->exports);
-	hf_audit_close(service->audit);
+	if (service->has_call_log)
+		hf_call_log_deinit(&service->call_log);
 	hf_export_table_deinit(&service->export_table);
 	free(service);
 	return NULL;

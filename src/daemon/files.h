@@ -13,6 +13,7 @@
 #include "proto/nlm/nlm.h"
 #include "recovery/recovery.h"
 
+struct hf_call_log;
 struct hf_config;
 struct hf_export_list;
 struct hf_export_table;
@@ -44,7 +45,9 @@ int hf_file_service_prepare(struct hf_file_service *service, const struct hf_con
 int hf_file_service_take(struct hf_file_service *service, struct hf_export_list *list);
 /* NFS calls are counted there, by client and export, from now on. NULL, as in the beginning: they are not. */
 void hf_file_service_set_usage(struct hf_file_service *service, struct hf_usage *usage);
-void hf_file_service_reopen_audit(struct hf_file_service *service); /* its file may have been moved away */
+/* What is written about calls; after a change of it, or of log.slow_ms, that holds for calls from now on. */
+struct hf_call_log *hf_file_service_call_log(struct hf_file_service *service);
+void hf_file_service_log_calls(struct hf_file_service *service, const struct hf_config *config);
 /* To stop, after the last call has come: waits until the calls on file threads are done. Their answers have
  * then been posted to the loops. */
 void hf_file_service_wait(struct hf_file_service *service);

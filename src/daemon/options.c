@@ -251,9 +251,10 @@ const struct hf_option hf_options[] = {
 	  .help = "The format of log lines: text, json (one object a line), or auto: text, without the time "
 		  "if the systemd journal adds its own." },
 	{ "log", "slow_ms", HF_OPTION_NUMBER, .preset = "0", .min = 0, .max = 3600000, AT(log.slow_ms),
+	  .is_live = true,
 	  .help = "Log each call that takes at least so many milliseconds, with its client and procedure, "
 		  "and for NFS its file; 0: off." },
-	{ "log", "audit", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024, AT(log.audit),
+	{ "log", "audit", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024, AT(log.audit), .is_live = true,
 	  .help = "The file for the audit log: one JSON object a line for each change of names and rights by "
 		  "a "
 		  "client, and for each refused call; opened again at each reload; empty: none." },

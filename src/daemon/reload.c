@@ -9,6 +9,7 @@
 #include "api/keys.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "daemon/call_log.h"
 #include "daemon/certificates.h"
 #include "daemon/config.h"
 #include "daemon/files.h"
@@ -29,10 +30,12 @@ struct hf_reload {
 	/* The current reload; the worker owns these until it is done */
 	struct hf_config *config;
 	struct hf_export_list exports;
+	struct hf_call_log_change call_log;
 	struct hf_tls_keys *keys;
 	struct hf_api_keys *api_keys;
 	int result;                       /* of reading, as from hf_config_load() */
 	int exports_result;               /* of opening the directories */
+	int call_log_result;              /* of opening the audit log */
 	int keys_result;                  /* of loading the certificates */
 	size_t n_failed;                  /* number of directories that cannot be exported */
 	char error[HF_CONFIG_ERROR_SIZE]; /* not loaded: why */
@@ -55,6 +58,9 @@ static void run(struct hf_work *work)
 	if (reload->result == 0 && reload->options.files && !needs_start(reload))
 		reload->exports_result = hf_file_service_prepare(reload->options.files, reload->config,
 								 &reload->exports, &reload->n_failed);
+	if (reload->result == 0 && reload->options.files)
+		reload->call_log_result = hf_call_log_prepare(hf_file_service_call_log(reload->options.files),
+							      reload->config, &reload->call_log);
 	if (reload->result == 0 && reload->options.tls)
 		reload->keys_result = hf_certificates_load(&reload->keys, reload->config);
 	if (reload->result == 0 && reload->keys_result == 0)
@@ -91,6 +97,24 @@ static bool take_exports(struct hf_reload *reload)
 		r = reload->options.taken(reload->options.user, reload->config);
 	return r == 0 ||
 	       refuse(reload, "the new exports could not be taken; the old exports stay. Reload again", r);
+}
+
+static bool has_call_log(struct hf_reload *reload)
+{
+	return reload->call_log_result == 0 || refuse(reload,
+						      "the new audit log cannot be opened; the old one and "
+						      "the old exports stay. Reload again",
+						      reload->call_log_result);
+}
+
+static void take_call_log(struct hf_reload *reload)
+{
+	struct hf_file_service *files = reload->options.files;
+
+	if (!files)
+		return;
+	hf_call_log_take(hf_file_service_call_log(files), &reload->call_log);
+	hf_file_service_log_calls(files, reload->config);
 }
 
 /* Keys that are not fixed, but wait for the next start in this case. */
@@ -136,7 +160,7 @@ static bool apply(struct hf_reload *reload)
 	if (hf_config_list_fixed_changes(reload->fixed, sizeof(reload->fixed), started, config))
 		hf_log_warn("these keys take effect only at the next start", "keys=%s", reload->fixed);
 	hf_log_configure(config->log.level, started->log.format);
-	if (!has_certificates(reload))
+	if (!has_certificates(reload) || !has_call_log(reload))
 		return false;
 	if (needs_start(reload)) {
 		hf_log_warn("started without exports, as the lock service of another server: new exports "
@@ -147,6 +171,7 @@ static bool apply(struct hf_reload *reload)
 		return false;
 	}
 	take_certificates(reload);
+	take_call_log(reload);
 	reload->options.change(reload->options.user, config);
 	hf_log_info("configuration loaded again", "exports=%zu", n_exports);
 	return true;
@@ -158,9 +183,10 @@ static void clear(struct hf_reload *reload)
 	hf_export_list_clear(&reload->exports);
 	reload->keys = hf_tls_keys_free(reload->keys);
 	reload->api_keys = hf_api_keys_unref(reload->api_keys);
+	hf_call_log_drop(&reload->call_log);
 	hf_config_free(reload->config);
 	reload->config = NULL;
-	reload->exports_result = reload->keys_result = 0;
+	reload->exports_result = reload->call_log_result = reload->keys_result = 0;
 	reload->n_failed = 0;
 }
 
@@ -240,6 +266,7 @@ int hf_reload_new(struct hf_reload **reloadp, const struct hf_reload_options *op
 	if (!reload)
 		return hf_trace(-ENOMEM);
 	reload->options = *options;
+	reload->call_log.file.fd = -1;
 	reload->had_exports = options->started->exports.n > 0;
 	*reloadp = reload;
 	return 0;

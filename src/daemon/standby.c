@@ -119,7 +119,7 @@ static int on_exports_taken(void *user, struct hf_config *reloaded)
 		return hf_trace(r);
 	config->exports = reloaded->exports;
 	reloaded->exports = before;
-	hf_config_exchange_certificates(config, reloaded);
+	hf_config_exchange_texts(config, reloaded);
 	return 0;
 }
 

@@ -94,6 +94,13 @@ int hf_rpc_server_add_program(struct hf_rpc_server *server, const struct hf_rpc_
 	return 0;
 }
 
+void hf_rpc_server_set_slow(struct hf_rpc_server *server, uint64_t slow_ns)
+{
+	server->limits.slow_ns = slow_ns;
+	for (size_t i = 0; i < server->n_lanes; i++)
+		atomic_store_explicit(&server->lanes[i]->slow_ns, slow_ns, memory_order_relaxed);
+}
+
 void hf_rpc_server_set_tls(struct hf_rpc_server *server, struct hf_tls *tls)
 {
 	assert(server->limits.max_handshakes > 0 && server->limits.max_handshakes_per_host > 0);

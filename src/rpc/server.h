@@ -69,6 +69,8 @@ int hf_rpc_server_add_program(struct hf_rpc_server *server, const struct hf_rpc_
 /* The first lane is home. The server owns the lane. */
 int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, struct hf_rpc_lane **lanep);
 
+/* At home: calls that take so long are logged from now on; 0: none. */
+void hf_rpc_server_set_slow(struct hf_rpc_server *server, uint64_t slow_ns);
 /* Before a loop runs: clients may ask for what @tls offers then. It is borrowed. */
 void hf_rpc_server_set_tls(struct hf_rpc_server *server, struct hf_tls *tls);
 /* The same: TLS connections are told to @presence. It is borrowed, and freed after the server. */

@@ -139,7 +139,7 @@ struct hf_rpc_lane {
 	uint64_t drain_until; /* monotonic ns */
 	struct hf_log_limit refusals;
 	struct hf_log_limit drops; /* of datagrams */
-	uint64_t slow_ns;          /* (c) calls that take so long are logged; 0: none */
+	_Atomic(uint64_t) slow_ns; /* calls that take so long are logged; 0: none. Home sets it */
 	struct hf_log_limit slow_calls;
 	uint64_t lists_until;         /* monotonic ns: lists sent over UDP fill the rate until then */
 	struct hf_rpc_meters *meters; /* NULL: calls are not measured */
@@ -173,7 +173,7 @@ struct hf_rpc_connection {
 	struct hf_link flush_link;
 	struct hf_rpc_delay *delay; /* its replies are delayed by this; NULL: they may leave */
 	struct hf_link delay_link;
-	uint64_t delayed_at; /* monotonic ns, if slow calls are logged */
+	uint64_t delayed_at; /* monotonic ns; 0: slow calls were not logged then */
 	struct hf_host *host;
 	struct hf_host_part *part; /* of @host, on this lane */
 	struct hf_link part_link;  /* in part->fresh or part->proven */
@@ -268,6 +268,11 @@ enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call);
 void hf_rpc_lane_show_lists(const struct hf_rpc_lane *lane, struct hf_limit_use *use); /* over UDP */
 
 /* slow.c */
+static inline bool hf_rpc_logs_slow_calls(const struct hf_rpc_lane *lane)
+{
+	return atomic_load_explicit(&lane->slow_ns, memory_order_relaxed) != 0;
+}
+
 void hf_rpc_look_at_time(struct hf_rpc_call *call);              /* of a suspended call that is answered */
 void hf_rpc_look_at_delay(struct hf_rpc_connection *connection); /* its delayed replies leave */
 

@@ -34,7 +34,7 @@ void hf_rpc_look_at_time(struct hf_rpc_call *call)
 	const struct hf_rpc_program *program;
 	char peer[HF_ADDR_TEXT];
 
-	if (ns < lane->slow_ns)
+	if (ns < atomic_load_explicit(&lane->slow_ns, memory_order_relaxed))
 		return;
 	program = program_of(call);
 	if (!program || program->logs_slow_calls ||
@@ -52,7 +52,9 @@ void hf_rpc_look_at_delay(struct hf_rpc_connection *c)
 	uint64_t now = hf_loop_now(lane->loop), n_suppressed;
 	char peer[HF_ADDR_TEXT];
 
-	if (now - c->delayed_at < lane->slow_ns || !hf_log_limit_allow(&lane->slow_calls, now, &n_suppressed))
+	if (!c->delayed_at ||
+	    now - c->delayed_at < atomic_load_explicit(&lane->slow_ns, memory_order_relaxed) ||
+	    !hf_log_limit_allow(&lane->slow_calls, now, &n_suppressed))
 		return;
 	hf_log_warn("slow replies: what they say was not stored before", "peer=%s ms=%llu more=%llu",
 		    hf_addr_format(&c->peer, peer, sizeof(peer)),

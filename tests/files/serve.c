@@ -250,9 +250,12 @@ int main(int argc, char **argv)
 	hf_nfs3_init(&nfs, serving.exports, jobs, serving.loops[0]);
 	hf_nfs3_recorder_init(&recorder);
 	if (options->audit) {
-		r = hf_audit_open(&recorder.audit, options->audit);
+		struct hf_audit *audit;
+
+		r = hf_audit_open(&audit, options->audit);
 		if (r < 0)
 			die(options->audit, r);
+		recorder.audit = audit;
 		nfs.recorder = &recorder;
 	}
 	hf_rpc_server_add_program(server, &hf_mount_program, &mount);

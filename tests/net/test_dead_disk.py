@@ -150,9 +150,20 @@ class OneThread(Shared):
 
 
 class SlowCalls(Shared):
-    """log.slow_ms: a call that takes long is in the log, with its client and procedure, and an NFS call with its file."""
+    """log.slow_ms, which a reload changes: a call that takes long is in the log, with its client and procedure, and an NFS call
+    with its file."""
 
-    settings = (*DeadDisk.settings, "log.slow_ms=300")
+    slow_ms = 0
+
+    @classmethod
+    def write_config(cls, exports):
+        super().write_config(exports)
+        with open(cls.config, "a", encoding="ascii") as out:
+            out.write(f"log: {{slow_ms: {cls.slow_ms}}}\n")
+
+    def setUp(self):
+        type(self).slow_ms = 300
+        super().setUp()
 
     def ask_slowly(self, ask):
         thread = threading.Thread(target=ask, daemon=True)
@@ -182,6 +193,18 @@ class SlowCalls(Shared):
         self.ask_slowly(lambda: self.b.call(MNT, Out().string("/disk/f").bytes(), version=3, program=MOUNT))
         line = self.until(lambda: self.lines("a slow call"), "it is in the log")[0]
         self.assertRegex(line, rf"peer={re.escape(self.b.address)} program=mountd procedure=MNT ms=\d{{3,}} more=0")
+
+    def test_none_is_logged_after_a_reload_without_it(self):
+        type(self).slow_ms = 0
+        self.write_config((LIVING, DYING))
+        self.disk.live()
+        self.daemon.process.send_signal(signal.SIGHUP)
+        self.until(lambda: self.count(AGAIN) == 2, "it is loaded again")
+        self.disk.die()
+        self.ask_slowly(self.read)
+        self.disk.die()
+        self.ask_slowly(lambda: self.b.lock(self.lock_of(self.b, fh=self.of_disk)))
+        self.assertEqual((self.lines("a slow NFS call"), self.lines("a slow call")), ([], []))
 
     def test_a_fast_call_is_not(self):
         with self.network.server, nfs.Client(2049) as client:

@@ -5,6 +5,7 @@ effect then without a restart.
     test_reload.py PATH/holdfastd [unittest's own arguments]
 """
 
+import json
 import os
 import re
 import signal
@@ -16,7 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 import nlm
 from commandline import FAILED, CliPlay
-from exported import Exported
+from exported import Exported, nfs
 from nsm import FAIL, SUCC, Host
 from play import main
 from rpc import Refused
@@ -185,6 +186,43 @@ class Changes(Reloading):
         self.assertRaises(Refused, self.c.notify, 7)
         self.assertEqual(self.order("nsm: {secure: false}"), [])
         self.c.notify(7)
+
+    def audited(self, path):
+        """The names that were created, by the audit log at @path, when it ends in the last one."""
+        if not os.path.exists(path):
+            return []
+        with open(path, encoding="utf-8") as lines:
+            return [json.loads(line)["name"] for line in lines if line.endswith("\n") and '"op":"create"' in line]
+
+    def assert_audited(self, path, *names):
+        self.until(lambda: self.audited(path), f"{names} are in {path}", passes=lambda found: found == list(names))
+
+    def create(self, name):
+        with self.network.server, nfs.Client(2049) as client:
+            self.assertEqual(client.create(client.root("/data"), name.encode()).stat, nfs.OK)
+
+    def test_the_audit_log(self):
+        first, second = (os.path.join(self.base, name) for name in ("first.log", "second.log"))
+        self.create("a")
+        self.assertEqual(self.order(f"log: {{audit: {first}}}"), [])
+        self.create("b")
+        self.assert_audited(first, "b")
+        self.assertEqual(self.order(f"log: {{audit: {second}}}"), [])
+        self.create("c")
+        self.assert_audited(second, "c")
+        self.write(f"log: {{audit: {self.base}/no-such-folder/log}}")
+        answer = self.rest.call("POST", "/api/v1/reload", token=True)
+        self.assertEqual(answer.status, 409)
+        self.assertIn("the new audit log cannot be opened", answer.json["error"]["message"])
+        self.create("d")
+        self.assert_audited(second, "c", "d")
+        self.write()
+        self.assertEqual(self.order(), [])
+        self.create("e")
+        self.assertEqual(self.order(f"log: {{audit: {first}}}"), [])
+        self.create("f")
+        self.assert_audited(first, "b", "f")
+        self.assert_audited(second, "c", "d")
 
     def test_how_long_a_silent_client_is_told(self):
         """Of the configured 600 s in all, and then of 50 ms."""

@@ -31,9 +31,9 @@
 #define HF_MOUNT_MAX_TCP      (1 << 20) /* bytes of a list over TCP, as of the longest READ */
 
 struct hf_mount {
-	struct hf_exports *exports; /* (c) */
-	struct hf_jobs *jobs;       /* (c) */
-	struct hf_audit *audit;     /* (c) NULL: there is no audit log */
+	struct hf_exports *exports;       /* (c) */
+	struct hf_jobs *jobs;             /* (c) */
+	_Atomic(struct hf_audit *) audit; /* NULL: there is no audit log; home sets it */
 	pthread_mutex_t lock;
 	struct hf_rb_tree hosts;                     /* under lock, like everything below: by address */
 	struct hf_list ranks[HF_MOUNT_MAX_PER_HOST]; /* the hosts with one directory, with two, … */

@@ -146,21 +146,20 @@ static void reply(struct mnt *mnt)
 	hf_rpc_reply_end(mnt->call);
 }
 
-static bool may_audit(const struct mnt *mnt)
+static bool may_audit(const struct mnt *mnt, struct hf_audit *audit)
 {
 	if (mnt->stat != MNT3_OK)
-		return hf_audit_allow(mnt->mount->audit, HF_AUDIT_REFUSED_MOUNTS);
-	return hf_rpc_call_transport(mnt->call) != HF_RPC_UDP ||
-	       hf_audit_allow(mnt->mount->audit, HF_AUDIT_UDP_MOUNTS);
+		return hf_audit_allow(audit, HF_AUDIT_REFUSED_MOUNTS);
+	return hf_rpc_call_transport(mnt->call) != HF_RPC_UDP || hf_audit_allow(audit, HF_AUDIT_UDP_MOUNTS);
 }
 
-static void write_audit(const struct mnt *mnt)
+static void write_audit(const struct mnt *mnt, struct hf_audit *audit)
 {
 	bool is_refusal = mnt->stat == MNT3ERR_ACCES || mnt->stat == MNT3ERR_PERM;
 	const char *result = mnt->stat == MNT3_OK ? "OK" : is_refusal ? "ACCES" : NULL;
 	struct hf_audit_line line;
 
-	if (!result || !may_audit(mnt))
+	if (!result || !may_audit(mnt, audit))
 		return;
 	hf_audit_call_begin(&line, "mount", mnt->call);
 	hf_audit_put_text(&line, "result", result, strlen(result));
@@ -168,12 +167,13 @@ static void write_audit(const struct mnt *mnt)
 		hf_audit_put_text(&line, "export", mnt->export->settings.name,
 				  strlen(mnt->export->settings.name));
 	hf_audit_put_text(&line, "path", mnt->path, strlen(mnt->path));
-	hf_audit_end(mnt->mount->audit, &line);
+	hf_audit_end(audit, &line);
 }
 
 static void on_ran(struct hf_job *job)
 {
 	struct mnt *mnt = hf_container_of(job, struct mnt, job);
+	struct hf_audit *audit = atomic_load_explicit(&mnt->mount->audit, memory_order_acquire);
 	const struct hf_addr *peer = hf_rpc_call_peer(mnt->call);
 	char path[256], host[HF_ADDR_TEXT];
 
@@ -181,8 +181,8 @@ static void on_ran(struct hf_job *job)
 		     hf_log_quote(path, sizeof(path), mnt->path, strlen(mnt->path)), (int)mnt->stat);
 	if (mnt->stat == MNT3_OK)
 		hf_mounted_add(mnt->mount, peer, mnt->path);
-	if (mnt->mount->audit)
-		write_audit(mnt);
+	if (audit)
+		write_audit(mnt, audit);
 	reply(mnt);
 	hf_export_unref(mnt->export);
 	free(mnt);

@@ -33,11 +33,12 @@ struct hf_nfs3_recorder;
 struct hf_usage;
 
 struct hf_nfs3 {
-	struct hf_exports *exports;        /* (c) */
-	struct hf_jobs *jobs;              /* (c) */
-	uint64_t first_verifier;           /* (c) write verifier; each lost write adds one */
-	struct hf_nfs3_recorder *recorder; /* (c) NULL: nothing is written about calls */
-	_Atomic(struct hf_usage *) usage;  /* NULL: calls are not counted by client; home sets it */
+	struct hf_exports *exports; /* (c) */
+	struct hf_jobs *jobs;       /* (c) */
+	uint64_t first_verifier;    /* (c) write verifier; each lost write adds one */
+	/* Home sets these. */
+	_Atomic(struct hf_nfs3_recorder *) recorder; /* NULL: nothing is written about calls */
+	_Atomic(struct hf_usage *) usage;            /* NULL: calls are not counted by client */
 };
 
 /* The service object of this program is a struct hf_nfs3. */

@@ -27,6 +27,7 @@ static void reply_unsynced(struct hf_nfs3_op *op)
 /* On the loop, when the procedure is done. */
 static void finish(struct hf_nfs3_op *op)
 {
+	struct hf_nfs3_recorder *recorder;
 	struct hf_usage *usage;
 
 	if (op->sync.result < 0)
@@ -40,8 +41,9 @@ static void finish(struct hf_nfs3_op *op)
 	usage = atomic_load_explicit(&op->nfs->usage, memory_order_acquire);
 	if (HF_UNLIKELY(usage != NULL))
 		hf_nfs3_count(op, usage);
-	if (HF_UNLIKELY(op->nfs->recorder != NULL))
-		hf_nfs3_record(op);
+	recorder = atomic_load_explicit(&op->nfs->recorder, memory_order_acquire);
+	if (HF_UNLIKELY(recorder != NULL))
+		hf_nfs3_record(recorder, op);
 	if (HF_UNLIKELY(op->result == HF_NFS3_TOO_WEAK)) {
 		hf_rpc_reply_auth_error(op->call, HF_RPC_AUTH_TOOWEAK);
 		return;

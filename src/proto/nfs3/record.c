@@ -100,12 +100,11 @@ static void log_slow(struct hf_nfs3_op *op, uint64_t ns, uint64_t n_suppressed)
 		    (unsigned long long)n_suppressed);
 }
 
-static void look_at_time(struct hf_nfs3_op *op)
+static void look_at_time(struct hf_nfs3_recorder *recorder, struct hf_nfs3_op *op, uint64_t slow_ns)
 {
-	struct hf_nfs3_recorder *recorder = op->nfs->recorder;
 	uint64_t now = hf_loop_clock(hf_rpc_call_loop(op->call)), n_suppressed;
 
-	if (now - op->begun >= recorder->slow_ns && may_log_slow(recorder, now, &n_suppressed))
+	if (now - op->begun >= slow_ns && may_log_slow(recorder, now, &n_suppressed))
 		log_slow(op, now - op->begun, n_suppressed);
 }
 
@@ -224,7 +223,7 @@ static const char *lower(const char *name, char out[32])
 	return out;
 }
 
-static void write_audit(struct hf_nfs3_op *op, const struct hf_setattr *set)
+static void write_audit(struct hf_audit *audit, struct hf_nfs3_op *op, const struct hf_setattr *set)
 {
 	hf_cleanup(place_clear) struct place place;
 	enum nfsproc3 number = number_of(op);
@@ -244,10 +243,10 @@ static void write_audit(struct hf_nfs3_op *op, const struct hf_setattr *set)
 		put_handle(&line, "handle", place.handle);
 	if (number == NFSPROC3_RENAME || number == NFSPROC3_LINK)
 		put_target(op, &line);
-	hf_audit_end(op->nfs->recorder->audit, &line);
+	hf_audit_end(audit, &line);
 }
 
-static void look_at_change(struct hf_nfs3_op *op)
+static void look_at_change(struct hf_audit *audit, struct hf_nfs3_op *op)
 {
 	struct hf_setattr set = { 0 };
 	bool is_setattr = number_of(op) == NFSPROC3_SETATTR;
@@ -256,16 +255,19 @@ static void look_at_change(struct hf_nfs3_op *op)
 		return;
 	if (number_of(op) == NFSPROC3_CREATE)
 		get_size(op, &set);
-	if (is_made(op) || hf_audit_allow(op->nfs->recorder->audit, HF_AUDIT_REFUSED_CALLS))
-		write_audit(op, &set);
+	if (is_made(op) || hf_audit_allow(audit, HF_AUDIT_REFUSED_CALLS))
+		write_audit(audit, op, &set);
 }
 
-void hf_nfs3_record(struct hf_nfs3_op *op)
+void hf_nfs3_record(struct hf_nfs3_recorder *recorder, struct hf_nfs3_op *op)
 {
-	if (op->nfs->recorder->audit && (is_made(op) || is_refusal(op->stat)))
-		look_at_change(op);
-	if (op->nfs->recorder->slow_ns)
-		look_at_time(op);
+	struct hf_audit *audit = atomic_load_explicit(&recorder->audit, memory_order_acquire);
+	uint64_t slow_ns = atomic_load_explicit(&recorder->slow_ns, memory_order_relaxed);
+
+	if (audit && (is_made(op) || is_refusal(op->stat)))
+		look_at_change(audit, op);
+	if (slow_ns)
+		look_at_time(recorder, op, slow_ns);
 }
 
 /* Life */

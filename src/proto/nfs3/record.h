@@ -8,6 +8,7 @@
 #pragma once
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
 #include "base/log.h"
@@ -16,9 +17,10 @@ struct hf_audit;
 struct hf_nfs3_op;
 
 struct hf_nfs3_recorder {
-	struct hf_audit *audit; /* (c) NULL: there is no audit log */
-	uint64_t slow_ns;       /* (c) 0: slow calls are not logged */
-	pthread_mutex_t lock;   /* of what follows */
+	/* Home sets these. */
+	_Atomic(struct hf_audit *) audit; /* NULL: there is no audit log */
+	_Atomic(uint64_t) slow_ns;        /* 0: slow calls are not logged */
+	pthread_mutex_t lock;             /* of what follows */
 	struct hf_log_limit slow_log;
 };
 
@@ -26,4 +28,4 @@ void hf_nfs3_recorder_init(struct hf_nfs3_recorder *recorder);
 void hf_nfs3_recorder_deinit(struct hf_nfs3_recorder *recorder);
 
 /* On the loop, when the call is done, and before its reply leaves. */
-void hf_nfs3_record(struct hf_nfs3_op *op);
+void hf_nfs3_record(struct hf_nfs3_recorder *recorder, struct hf_nfs3_op *op);

@@ -1,6 +1,7 @@
 /* Lines of the audit log: valid JSON, whatever names clients give. */
 #include "../test.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -59,6 +60,33 @@ static void put(const char *key, const void *bytes, size_t len)
 	hf_audit_put_text(&line, key, bytes, len);
 	hf_audit_put_number(&line, "n", 7);
 	hf_audit_end(audit, &line);
+}
+
+/* What comes before is in the old file, and what comes when the log has turned, in the new one. */
+static void test_another_file(void **state)
+{
+	struct until until = until_begin(30);
+	struct hf_audit_file file;
+	struct stat st = { 0 };
+	char other[80];
+
+	snprintf(other, sizeof(other), "%s.other", path);
+	put("a", "old", 3);
+	assert_int_equal(hf_audit_file_open(&file, "/no/such/folder"), -ENOENT);
+	assert_int_equal(hf_audit_file_open(&file, other), 0);
+	hf_audit_turn_to(audit, &file);
+	assert_int_equal(file.fd, -1);
+	do {
+		put("a", "new", 3);
+		assert_int_equal(stat(other, &st), 0);
+	} while (st.st_size == 0 && until_again(&until));
+	assert_int_not_equal(st.st_size, 0);
+	hf_audit_turn_to(audit, &file); /* to none */
+	assert_int_equal(hf_audit_file_open(&file, path), 0);
+	hf_audit_turn_to(audit, &file); /* right behind: the one before may never be used */
+	put("a", "last", 4);
+	assert_non_null(strstr(text(), "\"a\":\"old\""));
+	unlink(other);
 }
 
 static void test_texts(void **state)
@@ -292,6 +320,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_texts, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_another_file, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_deceptive_characters, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_long_texts_are_cut, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_all_long_texts_have_room, setup, teardown),

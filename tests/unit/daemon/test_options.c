@@ -65,8 +65,8 @@ static const struct {
 	{ "metrics.per_client", "false", true },
 	{ "log.level", "info", true },
 	{ "log.format", "auto", false },
-	{ "log.slow_ms", "0", false },
-	{ "log.audit", "\"\"", false },
+	{ "log.slow_ms", "0", true },
+	{ "log.audit", "\"\"", true },
 };
 
 static const struct {
