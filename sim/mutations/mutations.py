@@ -223,7 +223,7 @@ MUTATIONS = [
     ("a renamed host that reclaims must be heard before", f"{NLM}/renamed.c",
      "(op->args.reclaim && is_silent)", "(!op && is_silent)"),
     ("an ordinary user unlocks and cancels", f"{NLM}/caller.c",
-     "return !op->client || !op->client->is_privileged ||", "return op->call ||"),
+     "return !op->client || hf_client_may_be_changed_from(", "return op->call || hf_client_may_be_changed_from("),
     ("a client is not privileged after a restart", f"{RECOVERY}/restart.c",
      "client->is_privileged = fact->is_privileged;", ""),
     ("a reclaim counts against the limits as anything new", f"{LOCK}/acquire.c", "request->reclaim || request->is_due);", "request->is_due);"),
@@ -576,7 +576,8 @@ TLS_MUTATIONS = [
      "return newest > client->vouched;"),
     ("an old connection proves a restart", PROOF, "return newest > client->vouched && hf_client_is_bound_to(client, peer);",
      "return hf_client_is_bound_to(client, peer);"),
-    ("an UNLOCK does not vouch for the life before it", WAY, "if (gives_up && client &&", "if (gives_up && client && !op->nlm &&"),
+    ("an UNLOCK does not vouch for the life before it", WAY, "if (gives_up && client && hf_client_may",
+     "if (gives_up && client && !op->nlm && hf_client_may"),
     ("a notice in NLM needs no proof", f"{NLM}/restart_notice.c",
      "\tif (hf_nsm_has_proof(op->nlm->monitor, op->call, client))\n\t\treturn true;", "\tif (client)\n\t\treturn true;"),
     ("a new number in a LOCK needs no proof", f"{NLM}/state_number.c",
@@ -599,6 +600,8 @@ ACTS_MUTATIONS = [
 
 # The simulation does not find these, or only one schedule in millions does: docs/simulation.md says why. A test of their own does.
 TEST_MUTATIONS = [
+    ("an UNLOCK that its port refuses vouches for the life before it", WAY,
+     "if (gives_up && client && hf_client_may_be_changed_from(client, hf_rpc_call_peer(op->call)))", "if (gives_up && client)"),
     ("what is taken while a notice is checked goes with the rest", f"{CLIENT}/client.c",
      "if (HF_LIKELY(!doubted) ||", "if (HF_LIKELY(!doubted || doubted) ||"),
     ("the statd of another host behind the address is believed", f"{NSM}/sight.c",
@@ -676,6 +679,7 @@ TEST_MUTATIONS = [
 ]
 
 TESTS = {
+    "an UNLOCK that its port refuses vouches for the life before it": "net/test_trust_tls_locks",
     "what is taken while a notice is checked goes with the rest": "unit/client/test_client",
     "the statd of another host behind the address is believed": "net/test_trust_notices",
     "a number that was forged is not put right": "unit/recovery/test_crash",
