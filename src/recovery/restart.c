@@ -844,21 +844,16 @@ static bool may_reclaim(const struct hf_recovery *recovery)
 	return !recovery->phase.has_served;
 }
 
-static bool has_crashed(const struct hf_client *client)
-{
-	return client && client->recovery->n_crashes;
-}
-
+/* If its client has crashed in this run, the lock is of the life that goes on: crash.c has deleted all
+ * others. */
 static int take_up_lock(void *user, const struct hf_store_lock *fact)
 {
 	struct loading *loading = user;
 	struct hf_recovery *recovery = loading->recovery;
-	hf_cleanup(hf_client_unrefp) struct hf_client *client =
-		hf_clients_find_id(recovery->clients, fact->client);
 
 	if (find_place(loading, fact->export, fact->handle) != EXPORTED)
 		return hf_not_exported_add_lock(recovery, fact);
-	if (loading->locks && !has_crashed(client)) {
+	if (loading->locks) {
 		if (recovery->exports.take_up)
 			recovery->exports.take_up(recovery->exports.take_up_user, loading->place.export,
 						  loading->place.key);
@@ -872,14 +867,12 @@ static int take_up_reservation(void *user, const struct hf_store_reservation *re
 {
 	struct loading *loading = user;
 	struct hf_recovery *recovery = loading->recovery;
-	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
 	struct hf_reservation fact;
 
 	hf_reservation_decode(&fact, reservation->blob);
-	client = hf_clients_find_id(recovery->clients, fact.client);
 	if (find_place(loading, fact.export, fact.handle) != EXPORTED)
 		return hf_not_exported_add_reservation(recovery, reservation);
-	if (may_reclaim(recovery) && !has_crashed(client))
+	if (may_reclaim(recovery))
 		return load_reservation(loading, reservation);
 	loading->n_dropped++;
 	return hf_persist_delete(recovery,

@@ -704,6 +704,27 @@ static void test_what_a_client_took_in_its_new_life_stays_in_an_export_that_is_g
 	world_until(&w, disk_count(&w.disk, HF_RECORD_LOCK) == 0);
 }
 
+/* The same, and a reload brings the export back: the client can reclaim what it took in its new life. */
+static void test_what_a_client_took_in_its_new_life_comes_back_with_the_export(void **state)
+{
+	struct hf_store_lock fact = lock_fact("nlm:10.0.0.11:alpha", "gone", 5, 0, 9);
+	uint8_t out[HF_RECORD_MAX];
+
+	assert_non_null(a());
+	world_turn(&w);
+	world_kill(&w);
+	put_lock("nlm:10.0.0.11:alpha", "gone", 6, 20, 29);
+	fact.client_state = 5;
+	put_record(out, hf_record_encode_lock(out, &fact));
+	put_lock("nlm:10.0.0.2:other", "7", 7, 100, 109); /* grace waits for it */
+	world_up(&w);
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
+	bring_export_back();
+	assert_true(is_loaded("nlm:10.0.0.11:alpha"));
+	assert_int_equal(world_unreclaimed(&w), 2);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 2);
+}
+
 /* The server was killed before it had stored the registration. */
 static void test_unknown_client_with_a_lock_in_an_export_that_is_gone_dies(void **state)
 {
@@ -860,6 +881,7 @@ int main(void)
 		T(test_client_with_something_in_an_export_that_is_gone_stays),
 		T(test_client_with_something_in_an_export_that_is_gone_dies),
 		T(test_what_a_client_took_in_its_new_life_stays_in_an_export_that_is_gone),
+		T(test_what_a_client_took_in_its_new_life_comes_back_with_the_export),
 		T(test_unknown_client_with_a_lock_in_an_export_that_is_gone_dies),
 		T(test_start_over_that_is_stored_late),
 		T(test_simulated_restart_while_the_store_is_away),
