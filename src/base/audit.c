@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/hex.h"
 #include "base/json_text.h"
+#include "base/list.h"
 #include "base/log.h"
 #include "base/macros.h"
 
@@ -38,22 +39,30 @@ struct buffer {
 	char *text;      /* BUFFER bytes */
 };
 
-struct hf_audit {
+/* Each file has a thread of its own: a disk that hangs holds up no file that comes after it. */
+struct hf_audit_file {
+	struct hf_link link;    /* of audit->old, when another file has taken its place */
+	struct hf_audit *audit; /* (c) NULL: its thread was not started */
+	char *path;             /* (c) */
+	int fd;                 /* of the thread */
 	pthread_t thread;
-	struct hf_audit_file file; /* of the thread */
-	bool has_failed;           /* of the thread: the log has said so */
-	bool is_torn;              /* of the thread: the file ends in the middle of a line */
-	uint64_t n_unsaid;         /* of the thread: lost lines, which would follow here */
-	uint64_t n_unlogged;       /* of the thread: lost lines, of which the log says nothing yet */
-	pthread_mutex_t lock;      /* of all that follows */
+	bool has_failed;     /* of the thread: the log has said so */
+	bool is_torn;        /* of the thread: the file ends in the middle of a line */
+	uint64_t n_unsaid;   /* of the thread: lost lines, which would follow here */
+	uint64_t n_unlogged; /* of the thread: lost lines, of which the log says nothing yet */
 	pthread_cond_t wake;
+	/* Under the lock of audit, as all that follows */
 	struct buffer filling;
 	struct buffer writing; /* of the thread while it writes */
-	struct hf_log_limit limits[HF_AUDIT_N_BOUNDS];
-	struct hf_audit_file next; /* if has_next: to turn to, after the lines in writing */
-	bool has_next;
 	bool wants_reopen;
 	bool is_ending;
+};
+
+struct hf_audit {
+	pthread_mutex_t lock;          /* of all that follows */
+	struct hf_audit_file *current; /* NULL: lines are discarded */
+	struct hf_list old;            /* files that write what they have, and end */
+	struct hf_log_limit limits[HF_AUDIT_N_BOUNDS];
 };
 
 /* Lines */
@@ -189,17 +198,24 @@ static void finish(struct hf_audit_line *line)
 	line->len += 2;
 }
 
+/* Under the lock, like the signal: a file that is not the current one any more may be freed. */
+static void add_to_current(struct hf_audit *audit, const struct hf_audit_line *line)
+{
+	struct hf_audit_file *file = audit->current;
+
+	if (!file)
+		return;
+	if (file->filling.len == 0)
+		pthread_cond_signal(&file->wake);
+	add(&file->filling, line->text, line->len);
+}
+
 void hf_audit_end(struct hf_audit *audit, struct hf_audit_line *line)
 {
-	bool was_empty;
-
 	finish(line);
 	pthread_mutex_lock(&audit->lock);
-	was_empty = audit->filling.len == 0;
-	add(&audit->filling, line->text, line->len);
+	add_to_current(audit, line);
 	pthread_mutex_unlock(&audit->lock);
-	if (was_empty)
-		pthread_cond_signal(&audit->wake);
 }
 
 /* Bounds */
@@ -221,42 +237,40 @@ static void add_left_out(struct hf_audit *audit, enum hf_audit_bound bound, uint
 	hf_audit_put_text(&line, "of", name, strlen(name));
 	hf_audit_put_number(&line, "lines", n);
 	finish(&line);
-	add(&audit->filling, line.text, line.len);
+	add_to_current(audit, &line);
 }
 
 bool hf_audit_allow(struct hf_audit *audit, enum hf_audit_bound bound)
 {
 	struct hf_log_limit *limit = &audit->limits[bound];
 	uint64_t n_left_out = 0;
-	bool may, is_first;
+	bool may;
 
 	pthread_mutex_lock(&audit->lock);
 	may = hf_log_limit_allow(limit, clock_ns(), &n_left_out);
 	if (n_left_out)
 		add_left_out(audit, bound, n_left_out);
-	is_first = limit->n_suppressed == 1;
+	if (limit->n_suppressed == 1 && audit->current) /* it is to say so when the window is over */
+		pthread_cond_signal(&audit->current->wake);
 	pthread_mutex_unlock(&audit->lock);
-	if (is_first) /* the thread is to say so when the window is over */
-		pthread_cond_signal(&audit->wake);
 	return may;
 }
 
-/* When the thread must say how many lines were left out; UINT64_MAX: there are none */
-static uint64_t due(const struct hf_audit *audit)
+/* When the current file must say how many lines were left out; UINT64_MAX: there are none */
+static uint64_t due(const struct hf_audit_file *file)
 {
+	const struct hf_audit *audit = file->audit;
 	uint64_t due = UINT64_MAX;
 
-	for (size_t i = 0; i < HF_AUDIT_N_BOUNDS; i++)
+	for (size_t i = 0; i < HF_AUDIT_N_BOUNDS && audit->current == file; i++)
 		if (audit->limits[i].n_suppressed)
 			due = HF_MIN(due, audit->limits[i].until_ns);
 	return due;
 }
 
-/* Of windows that are over; at the end, of all */
-static void say_left_out(struct hf_audit *audit)
+/* Of windows that are over at @now */
+static void say_left_out(struct hf_audit *audit, uint64_t now)
 {
-	uint64_t now = audit->is_ending ? UINT64_MAX : clock_ns();
-
 	for (size_t i = 0; i < HF_AUDIT_N_BOUNDS; i++) {
 		struct hf_log_limit *limit = &audit->limits[i];
 
@@ -269,37 +283,36 @@ static void say_left_out(struct hf_audit *audit)
 
 /* The thread that writes */
 
+/* A pipe without a reader is refused, and not waited for. A thread that acts for clients has another id for
+ * files than the server's user, who is to own the new file; without the right to give it away, it stays. */
 static int open_file(const char *path)
 {
-	int fd = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOCTTY, 0640);
+	const int flags = O_WRONLY | O_APPEND | O_CLOEXEC | O_NOCTTY | O_NONBLOCK;
+	int fd = open(path, flags | O_CREAT | O_EXCL, 0640);
 
-	return fd < 0 ? -errno : fd;
+	if (fd >= 0 && fchown(fd, geteuid(), (gid_t)-1) < 0)
+		hf_log_debug("the audit log keeps its owner", "file=%s error=%s", path,
+			     strerrorname_np(errno));
+	if (fd < 0 && errno == EEXIST) /* also a symbolic link to a file that does not exist */
+		fd = open(path, flags | O_CREAT, 0640);
+	if (fd < 0)
+		return -errno;
+	fcntl(fd, F_SETFL, fcntl(fd, F_GETFL) & ~O_NONBLOCK);
+	return fd;
 }
 
-static void reopen(struct hf_audit *audit)
+static void reopen(struct hf_audit_file *file)
 {
-	int fd;
+	int fd = open_file(file->path);
 
-	if (!audit->file.path)
-		return;
-	fd = open_file(audit->file.path);
 	if (fd < 0) {
 		hf_log_error("cannot open the audit log again; the old file stays open", "file=%s error=%s",
-			     audit->file.path, strerrorname_np(-fd));
+			     file->path, strerrorname_np(-fd));
 		return;
 	}
-	close(audit->file.fd);
-	audit->file.fd = fd;
-	audit->has_failed = audit->is_torn = false;
-}
-
-/* Lines that the old file lost are not the new one's. */
-static void turn(struct hf_audit *audit, struct hf_audit_file *next)
-{
-	hf_audit_file_close(&audit->file);
-	audit->file = *next;
-	audit->has_failed = audit->is_torn = false;
-	audit->n_unsaid = 0;
+	close(file->fd);
+	file->fd = fd;
+	file->has_failed = file->is_torn = false;
 }
 
 /* Returns how many bytes were written. */
@@ -320,239 +333,296 @@ static size_t write_bytes(int fd, const char *text, size_t len)
 
 /* Takes the @n bytes of a line that was not written whole from the end of the file. A pipe, or a file that
  * can only be appended to, still has them, and the next line begins with a line end. */
-static void mend(struct hf_audit *audit, size_t n)
+static void mend(struct hf_audit_file *file, size_t n)
 {
 	struct stat st = { 0 };
 
-	if (fstat(audit->file.fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size < (off_t)n)
+	if (fstat(file->fd, &st) == 0 && S_ISREG(st.st_mode) && st.st_size < (off_t)n)
 		return; /* another program has truncated it */
-	audit->is_torn = ftruncate(audit->file.fd, st.st_size - (off_t)n) < 0;
+	file->is_torn = ftruncate(file->fd, st.st_size - (off_t)n) < 0;
 }
 
 /* Returns how many whole lines of @text, which has @n_lines, were written. */
-static uint64_t write_lines(struct hf_audit *audit, const char *text, size_t len, uint64_t n_lines)
+static uint64_t write_lines(struct hf_audit_file *file, const char *text, size_t len, uint64_t n_lines)
 {
 	size_t done = 0, begun = 0;
 	uint64_t n = 0;
 
 	if (len == 0)
 		return 0;
-	if (audit->file.fd < 0)
-		return n_lines;
-	if (!audit->is_torn || write_bytes(audit->file.fd, "\n", 1) == 1) {
-		audit->is_torn = false;
-		done = write_bytes(audit->file.fd, text, len);
+	if (!file->is_torn || write_bytes(file->fd, "\n", 1) == 1) {
+		file->is_torn = false;
+		done = write_bytes(file->fd, text, len);
 	}
 	if (done == len)
 		return n_lines;
-	if (!audit->has_failed)
-		hf_log_error("cannot write the audit log: lines are lost", "file=%s error=%s",
-			     audit->file.path, strerrorname_np(errno));
-	audit->has_failed = true;
+	if (!file->has_failed)
+		hf_log_error("cannot write the audit log: lines are lost", "file=%s error=%s", file->path,
+			     strerrorname_np(errno));
+	file->has_failed = true;
 	for (size_t i = 0; i < done; i++)
 		if (text[i] == '\n') {
 			begun = i + 1;
 			n++;
 		}
 	if (done > begun)
-		mend(audit, done - begun);
+		mend(file, done - begun);
 	return n;
 }
 
 /* How many were lost before what comes next. */
-static void say_lost(struct hf_audit *audit)
+static void say_lost(struct hf_audit_file *file)
 {
 	char text[128];
 	int len = snprintf(text, sizeof(text), "{\"op\":\"lost\",\"lines\":%llu}\n",
-			   (unsigned long long)audit->n_unsaid);
+			   (unsigned long long)file->n_unsaid);
 
-	if (audit->n_unsaid == 0 || write_lines(audit, text, (size_t)len, 1) == 0)
+	if (file->n_unsaid == 0 || write_lines(file, text, (size_t)len, 1) == 0)
 		return;
-	audit->n_unlogged += audit->n_unsaid;
-	audit->n_unsaid = 0;
+	file->n_unlogged += file->n_unsaid;
+	file->n_unsaid = 0;
 }
 
 /* Once for all that were lost while the disk was full: a short line about them may have had room before. */
-static void log_lost(struct hf_audit *audit)
+static void log_lost(struct hf_audit_file *file)
 {
-	if (audit->n_unlogged == 0 || audit->has_failed)
+	if (file->n_unlogged == 0 || file->has_failed)
 		return;
 	hf_log_warn("lines of the audit log are lost: its disk is full or slow", "file=%s lines=%llu",
-		    audit->file.path ? audit->file.path : "", (unsigned long long)audit->n_unlogged);
-	audit->n_unlogged = 0;
+		    file->path, (unsigned long long)file->n_unlogged);
+	file->n_unlogged = 0;
 }
 
-static void write_buffer(struct hf_audit *audit)
+static void write_buffer(struct hf_audit_file *file)
 {
-	struct buffer *buffer = &audit->writing;
+	struct buffer *buffer = &file->writing;
 	uint64_t n_written = 0;
 
-	say_lost(audit);
-	if (!audit->n_unsaid)
-		n_written = write_lines(audit, buffer->text, buffer->len, buffer->n_lines);
+	say_lost(file);
+	if (!file->n_unsaid)
+		n_written = write_lines(file, buffer->text, buffer->len, buffer->n_lines);
 	if (n_written && n_written == buffer->n_lines)
-		audit->has_failed = false;
-	audit->n_unsaid += buffer->n_lines - n_written + buffer->n_lost;
-	if (!audit->has_failed)
-		say_lost(audit);
-	log_lost(audit);
+		file->has_failed = false;
+	file->n_unsaid += buffer->n_lines - n_written + buffer->n_lost;
+	if (!file->has_failed)
+		say_lost(file);
+	log_lost(file);
 	*buffer = (struct buffer){ .text = buffer->text };
 }
 
-static void wait_for_work(struct hf_audit *audit)
+static void wait_for_work(struct hf_audit_file *file)
 {
-	while (!audit->filling.len && !audit->wants_reopen && !audit->has_next && !audit->is_ending &&
-	       clock_ns() < due(audit)) {
-		uint64_t until = due(audit);
+	while (!file->filling.len && !file->wants_reopen && !file->is_ending && clock_ns() < due(file)) {
+		uint64_t until = due(file);
 		struct timespec end = { .tv_sec = (time_t)(until / UINT64_C(1000000000)),
 					.tv_nsec = (long)(until % UINT64_C(1000000000)) };
 
 		if (until == UINT64_MAX)
-			pthread_cond_wait(&audit->wake, &audit->lock);
+			pthread_cond_wait(&file->wake, &file->audit->lock);
 		else
-			pthread_cond_timedwait(&audit->wake, &audit->lock, &end);
+			pthread_cond_timedwait(&file->wake, &file->audit->lock, &end);
 	}
+}
+
+/* What the file could not say at its end, the server's log does. */
+static void log_rest(struct hf_audit_file *file)
+{
+	file->n_unlogged += file->n_unsaid;
+	file->has_failed = false;
+	log_lost(file);
 }
 
 static void *run(void *user)
 {
-	struct hf_audit *audit = user;
-	bool is_ending, wants_reopen, has_next;
+	struct hf_audit_file *file = user;
+	struct hf_audit *audit = file->audit;
+	bool is_ending, wants_reopen;
 
 	do {
-		struct hf_audit_file next;
 		struct buffer full;
 
 		pthread_mutex_lock(&audit->lock);
-		wait_for_work(audit);
-		say_left_out(audit);
-		full = audit->filling;
-		audit->filling = audit->writing;
-		audit->writing = full;
-		wants_reopen = audit->wants_reopen;
-		audit->wants_reopen = false;
-		next = audit->next;
-		has_next = audit->has_next;
-		audit->has_next = false;
-		is_ending = audit->is_ending;
+		wait_for_work(file);
+		if (audit->current == file)
+			say_left_out(audit, clock_ns());
+		full = file->filling;
+		file->filling = file->writing;
+		file->writing = full;
+		wants_reopen = file->wants_reopen;
+		file->wants_reopen = false;
+		is_ending = file->is_ending;
 		pthread_mutex_unlock(&audit->lock);
-		write_buffer(audit);
-		if (has_next)
-			turn(audit, &next);
-		else if (wants_reopen)
-			reopen(audit);
+		write_buffer(file);
+		if (wants_reopen && !is_ending)
+			reopen(file);
 	} while (!is_ending);
+	log_rest(file);
 	return NULL;
 }
 
 void hf_audit_reopen(struct hf_audit *audit)
 {
 	pthread_mutex_lock(&audit->lock);
-	audit->wants_reopen = true;
+	if (audit->current) {
+		audit->current->wants_reopen = true;
+		pthread_cond_signal(&audit->current->wake);
+	}
 	pthread_mutex_unlock(&audit->lock);
-	pthread_cond_signal(&audit->wake);
 }
 
-/* Another file */
+/* Files */
 
-int hf_audit_file_open(struct hf_audit_file *file, const char *path)
-{
-	int fd = open_file(path);
-
-	*file = (struct hf_audit_file){ .fd = -1 };
-	if (fd < 0)
-		return fd;
-	file->fd = fd;
-	file->path = strdup(path);
-	if (file->path)
-		return 0;
-	hf_audit_file_close(file);
-	return hf_trace(-ENOMEM);
-}
-
-void hf_audit_file_close(struct hf_audit_file *file)
-{
-	if (file->fd >= 0)
-		close(file->fd);
-	free(file->path);
-	*file = (struct hf_audit_file){ .fd = -1 };
-}
-
-void hf_audit_turn_to(struct hf_audit *audit, struct hf_audit_file *file)
-{
-	struct hf_audit_file passed = { .fd = -1 };
-
-	pthread_mutex_lock(&audit->lock);
-	if (audit->has_next)
-		passed = audit->next;
-	audit->next = *file;
-	audit->has_next = true;
-	pthread_mutex_unlock(&audit->lock);
-	pthread_cond_signal(&audit->wake);
-	hf_audit_file_close(&passed);
-	*file = (struct hf_audit_file){ .fd = -1 };
-}
-
-/* Life */
-
-static void audit_free(struct hf_audit *audit)
-{
-	hf_audit_file_close(&audit->file);
-	pthread_mutex_destroy(&audit->lock);
-	pthread_cond_destroy(&audit->wake);
-	free(audit->filling.text);
-	free(audit->writing.text);
-	free(audit);
-}
-
-struct hf_audit *hf_audit_close(struct hf_audit *audit)
-{
-	if (!audit)
-		return NULL;
-	pthread_mutex_lock(&audit->lock);
-	audit->is_ending = true;
-	pthread_mutex_unlock(&audit->lock);
-	pthread_cond_signal(&audit->wake);
-	pthread_join(audit->thread, NULL);
-	audit_free(audit);
-	return NULL;
-}
-
-static void init_waiting(struct hf_audit *audit)
+static void init_waiting(struct hf_audit_file *file)
 {
 	pthread_condattr_t attr;
 
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_mutex_init(&audit->lock, NULL);
-	pthread_cond_init(&audit->wake, &attr);
+	pthread_cond_init(&file->wake, &attr);
 	pthread_condattr_destroy(&attr);
 }
 
-int hf_audit_open(struct hf_audit **auditp, const char *path)
+static void file_free(struct hf_audit_file *file)
+{
+	if (file->fd >= 0)
+		close(file->fd);
+	pthread_cond_destroy(&file->wake);
+	free(file->filling.text);
+	free(file->writing.text);
+	free(file->path);
+	free(file);
+}
+
+int hf_audit_file_open(struct hf_audit_file **filep, const char *path)
+{
+	struct hf_audit_file *file = calloc(1, sizeof(*file));
+	int r;
+
+	if (!file)
+		return hf_trace(-ENOMEM);
+	hf_link_init(&file->link);
+	init_waiting(file);
+	file->fd = -1;
+	file->path = strdup(path);
+	file->filling.text = malloc(BUFFER);
+	file->writing.text = malloc(BUFFER);
+	r = file->path && file->filling.text && file->writing.text ? 0 : -ENOMEM;
+	if (r == 0)
+		r = file->fd = open_file(path);
+	if (r < 0) {
+		file_free(file);
+		return r;
+	}
+	*filep = file;
+	return 0;
+}
+
+int hf_audit_file_start(struct hf_audit_file *file, struct hf_audit *audit)
+{
+	int r;
+
+	file->audit = audit;
+	r = -pthread_create(&file->thread, NULL, run, file);
+	if (r < 0)
+		file->audit = NULL;
+	return hf_trace(r);
+}
+
+static void end(struct hf_audit_file *file)
+{
+	file->is_ending = true;
+	pthread_cond_signal(&file->wake);
+}
+
+struct hf_audit_file *hf_audit_file_close(struct hf_audit_file *file)
+{
+	if (!file)
+		return NULL;
+	if (file->audit) {
+		pthread_mutex_lock(&file->audit->lock);
+		end(file);
+		pthread_mutex_unlock(&file->audit->lock);
+		pthread_join(file->thread, NULL);
+	}
+	file_free(file);
+	return NULL;
+}
+
+/* Only the thread that turns and closes knows the list. */
+static void reap(struct hf_audit *audit, bool waits)
+{
+	struct hf_link *link, *next;
+
+	for (link = audit->old.head.next; link != &audit->old.head; link = next) {
+		struct hf_audit_file *file = hf_list_entry(link, struct hf_audit_file, link);
+
+		next = link->next;
+		if (waits)
+			pthread_join(file->thread, NULL);
+		else if (pthread_tryjoin_np(file->thread, NULL) != 0)
+			continue;
+		hf_link_remove(link);
+		file_free(file);
+	}
+}
+
+void hf_audit_turn_to(struct hf_audit *audit, struct hf_audit_file *file)
+{
+	pthread_mutex_lock(&audit->lock);
+	say_left_out(audit, UINT64_MAX); /* what was left out so far is missing in the old file */
+	if (audit->current) {
+		hf_list_push_back(&audit->old, &audit->current->link);
+		end(audit->current);
+	}
+	audit->current = file;
+	pthread_mutex_unlock(&audit->lock);
+	reap(audit, false);
+}
+
+/* Life */
+
+struct hf_audit *hf_audit_close(struct hf_audit *audit)
+{
+	if (!audit)
+		return NULL;
+	hf_audit_turn_to(audit, NULL);
+	reap(audit, true);
+	pthread_mutex_destroy(&audit->lock);
+	free(audit);
+	return NULL;
+}
+
+int hf_audit_new(struct hf_audit **auditp)
 {
 	struct hf_audit *audit = calloc(1, sizeof(*audit));
-	int r;
 
 	if (!audit)
 		return hf_trace(-ENOMEM);
-	init_waiting(audit);
+	pthread_mutex_init(&audit->lock, NULL);
+	hf_list_init(&audit->old);
 	for (size_t i = 0; i < HF_AUDIT_N_BOUNDS; i++) {
 		audit->limits[i] = (struct hf_log_limit)HF_LOG_LIMIT(WINDOW_S);
 		audit->limits[i].max_lines = bounds[i].max_lines;
 	}
-	audit->file.fd = -1;
-	audit->filling.text = malloc(BUFFER);
-	audit->writing.text = malloc(BUFFER);
-	r = audit->filling.text && audit->writing.text ? 0 : -ENOMEM;
-	if (r == 0)
-		r = hf_audit_file_open(&audit->file, path);
-	if (r == 0)
-		r = -pthread_create(&audit->thread, NULL, run, audit);
-	if (r < 0) {
-		audit_free(audit);
-		return r;
-	}
 	*auditp = audit;
+	return 0;
+}
+
+int hf_audit_open(struct hf_audit **auditp, const char *path)
+{
+	hf_cleanup(hf_audit_closep) struct hf_audit *audit = NULL;
+	hf_cleanup(hf_audit_file_closep) struct hf_audit_file *file = NULL;
+	int r = hf_audit_file_open(&file, path);
+
+	if (r == 0)
+		r = hf_audit_new(&audit);
+	if (r == 0)
+		r = hf_audit_file_start(file, audit);
+	if (r < 0)
+		return r;
+	hf_audit_turn_to(audit, file);
+	*auditp = audit;
+	audit = NULL;
+	file = NULL;
 	return 0;
 }

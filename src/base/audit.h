@@ -15,27 +15,30 @@
 #include "base/cleanup.h"
 
 struct hf_audit;
+struct hf_audit_file;
 
-/* Opens or creates the file, to append to it. -errno: it cannot be opened. */
-int hf_audit_open(struct hf_audit **auditp, const char *path);
-struct hf_audit *hf_audit_close(struct hf_audit *audit); /* writes what is left; takes NULL. Returns NULL */
+/* Writes nowhere yet: lines are discarded. */
+int hf_audit_new(struct hf_audit **auditp);
+/* Writes what is left, and waits for the disks of all files that it had; takes NULL. Returns NULL */
+struct hf_audit *hf_audit_close(struct hf_audit *audit);
 
-/* Another file for an open audit log. To open it may wait for a disk; to turn to it does not. */
-struct hf_audit_file {
-	int fd;     /* -1: none */
-	char *path; /* NULL: none */
-};
-
-/* On any thread. -errno: it cannot be opened. */
-int hf_audit_file_open(struct hf_audit_file *file, const char *path);
-void hf_audit_file_close(struct hf_audit_file *file);
-/* Takes @file, and goes on in it soon. What came before this call is in the old file. Without a file lines
- * are discarded. */
+/* Opens or creates the file, to append to it; on any thread, and it may wait for the disk. -errno: it cannot
+ * be opened. start() begins the thread that writes it, and will open it again; that thread has the rights of
+ * the caller. Without turn_to(), close() ends both. */
+int hf_audit_file_open(struct hf_audit_file **filep, const char *path);
+int hf_audit_file_start(struct hf_audit_file *file, struct hf_audit *audit);
+struct hf_audit_file *hf_audit_file_close(struct hf_audit_file *file);
+/* Lines that come from now on go to @file, which was started and is taken; if it is NULL they are discarded.
+ * Those before go to the file that there was, however long its disk takes. Always on the thread that closes
+ * the audit log. */
 void hf_audit_turn_to(struct hf_audit *audit, struct hf_audit_file *file);
+/* All of it for one file */
+int hf_audit_open(struct hf_audit **auditp, const char *path);
 /* The file was moved away: opens the path again, soon. If that fails, the old file stays open. */
 void hf_audit_reopen(struct hf_audit *audit);
 
 HF_DEFINE_CLEANUP(struct hf_audit *, hf_audit_close)
+HF_DEFINE_CLEANUP(struct hf_audit_file *, hf_audit_file_close)
 
 /* One line. It has room for all fields of a call whose texts are as long as they can be: four with
  * hexadecimal digits, one without. If it has not, fields are missing, and it has "cut":true. */

@@ -13,12 +13,6 @@
 #include "proto/mount/mount.h"
 #include "proto/nfs3/nfs3.h"
 
-static int failed(const char *path, int r)
-{
-	hf_log_error("cannot open the audit log", "file=%s error=%s", path, strerror(-r));
-	return r;
-}
-
 static const char *wanted(const struct hf_config *config)
 {
 	return *config->log.audit ? config->log.audit : NULL;
@@ -50,63 +44,61 @@ static bool is_other(const char *one, const char *other)
 	return one && other ? strcmp(one, other) != 0 : one != other;
 }
 
-static int open_file(struct hf_call_log *log, const char *path, struct hf_call_log_change *change)
-{
-	int r;
-
-	change->path = strdup(path);
-	if (!change->path)
-		r = -ENOMEM;
-	else if (log->audit)
-		r = hf_audit_file_open(&change->file, path);
-	else
-		r = hf_audit_open(&change->audit, path);
-	return r < 0 ? failed(path, r) : 0;
-}
-
-int hf_call_log_prepare(struct hf_call_log *log, const struct hf_config *config,
-			struct hf_call_log_change *change)
+int hf_call_log_open(const struct hf_call_log *log, const struct hf_config *config,
+		     struct hf_call_log_change *change)
 {
 	const char *path = wanted(config);
+	int r;
 
-	*change = (struct hf_call_log_change){ .is_other_file = is_other(log->path, path), .file.fd = -1 };
-	return change->is_other_file && path ? open_file(log, path, change) : 0;
+	*change = (struct hf_call_log_change){ .is_other_file = is_other(log ? log->path : NULL, path) };
+	if (!change->is_other_file || !path)
+		return 0;
+	change->path = strdup(path);
+	r = change->path ? hf_audit_file_open(&change->file, path) : -ENOMEM;
+	if (r < 0)
+		hf_log_error("cannot open the audit log", "file=%s error=%s", path, strerror(-r));
+	return r;
+}
+
+int hf_call_log_start(struct hf_call_log *log, struct hf_call_log_change *change)
+{
+	int r = 0;
+
+	if (change->file && !log->audit)
+		r = hf_audit_new(&log->audit);
+	return r == 0 && change->file ? hf_audit_file_start(change->file, log->audit) : r;
 }
 
 void hf_call_log_take(struct hf_call_log *log, struct hf_call_log_change *change)
 {
 	if (change->is_other_file) {
-		if (change->audit)
-			log->audit = change->audit;
-		else
-			hf_audit_turn_to(log->audit, &change->file);
+		hf_audit_turn_to(log->audit, change->file);
 		free(log->path);
 		log->path = change->path;
 	}
-	*change = (struct hf_call_log_change){ .file.fd = -1 };
+	*change = (struct hf_call_log_change){ 0 };
 }
 
 void hf_call_log_drop(struct hf_call_log_change *change)
 {
-	hf_audit_close(change->audit);
-	hf_audit_file_close(&change->file);
+	hf_audit_file_close(change->file);
 	free(change->path);
-	*change = (struct hf_call_log_change){ .file.fd = -1 };
+	*change = (struct hf_call_log_change){ 0 };
 }
 
 /* Life */
 
 int hf_call_log_init(struct hf_call_log *log, const struct hf_config *config)
 {
-	struct hf_call_log_change change;
+	hf_cleanup(hf_call_log_drop) struct hf_call_log_change change = { 0 };
 	int r;
 
 	hf_nfs3_recorder_init(&log->recorder);
-	r = hf_call_log_prepare(log, config, &change);
+	r = hf_call_log_open(log, config, &change);
+	if (r == 0)
+		r = hf_call_log_start(log, &change);
 	if (r == 0)
 		hf_call_log_take(log, &change);
-	else
-		hf_call_log_drop(&change);
 	return r;
 }
 

@@ -19,24 +19,6 @@ static void clear_export(struct hf_config_export *export)
 			hf_config_value_clear(hf_config_field(export, &hf_options[i]), &hf_options[i]);
 }
 
-static void exchange(char **a, char **b)
-{
-	char *text = *a;
-
-	*a = *b;
-	*b = text;
-}
-
-void hf_config_exchange_texts(struct hf_config *config, struct hf_config *other)
-{
-	exchange(&config->tls.certificate, &other->tls.certificate);
-	exchange(&config->tls.key, &other->tls.key);
-	exchange(&config->tls.client_ca, &other->tls.client_ca);
-	exchange(&config->api.certificate, &other->api.certificate);
-	exchange(&config->api.key, &other->api.key);
-	exchange(&config->log.audit, &other->log.audit);
-}
-
 void hf_config_free(struct hf_config *config)
 {
 	if (!config)
@@ -235,13 +217,25 @@ static size_t size_of(const struct hf_option *option)
 	}
 }
 
-void hf_config_take_live(struct hf_config *config, const struct hf_config *reloaded)
+static void exchange(char **a, char **b)
+{
+	char *text = *a;
+
+	*a = *b;
+	*b = text;
+}
+
+void hf_config_take_live(struct hf_config *config, struct hf_config *reloaded)
 {
 	for (size_t i = 0; i < hf_n_options; i++) {
 		const struct hf_option *option = &hf_options[i];
 
 		/* The offset of an export's key is one into its export. */
-		if (option->is_live && !hf_option_is_per_export(option))
+		if (!option->is_live || hf_option_is_per_export(option))
+			continue;
+		if (option->type == HF_OPTION_TEXT || option->type == HF_OPTION_PATH)
+			exchange(hf_config_field(config, option), hf_config_field(reloaded, option));
+		else
 			memcpy(hf_config_field(config, option), hf_config_field_const(reloaded, option),
 			       size_of(option));
 	}

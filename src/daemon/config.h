@@ -268,10 +268,6 @@ static inline bool hf_config_has_cluster(const struct hf_config *config)
 	return *config->cluster.service != '\0';
 }
 
-/* Gives each the texts of the other that a reload changes: the files of TLS, those of the API included, and
- * the audit log. */
-void hf_config_exchange_texts(struct hf_config *config, struct hf_config *other);
-
 /* The keys of an export without rules, as its only rule; the clients are borrowed. */
 static inline struct hf_config_rule hf_config_own_rule(const struct hf_config_export *export)
 {
@@ -290,7 +286,7 @@ void hf_config_print(const struct hf_config *config, FILE *out);
 
 /* Reload: copies the numbers, words and switches that may change while the server runs, but for those of
  * exports. */
-void hf_config_take_live(struct hf_config *config, const struct hf_config *reloaded);
+void hf_config_take_live(struct hf_config *config, struct hf_config *reloaded);
 /* Reload: the keys that differ but cannot change while the server runs, as "server.port,server.user" for the
  * log. Returns their number; @out is cut if it does not fit. */
 size_t hf_config_list_fixed_changes(char *out, size_t size, const struct hf_config *old,

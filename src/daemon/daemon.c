@@ -15,7 +15,6 @@
 #include "client/client.h"
 #include "cluster/cluster.h"
 #include "daemon/args.h"
-#include "daemon/call_log.h"
 #include "daemon/certificates.h"
 #include "daemon/config.h"
 #include "daemon/loop_threads.h"
@@ -357,7 +356,6 @@ static void reload(void *user)
 {
 	struct daemon *d = user;
 
-	hf_call_log_reopen(hf_file_service_call_log(d->files));
 	hf_reload_ask(d->reload);
 }
 
@@ -375,7 +373,7 @@ static void on_reload_begins(void *user)
 }
 
 /* The next term of a cluster has these values, too. */
-static void on_reload_changes(void *user, const struct hf_config *config)
+static void on_reload_changes(void *user, struct hf_config *config)
 {
 	struct daemon *d = user;
 	struct hf_recovery_options recovery;
@@ -406,7 +404,7 @@ static void on_reload_ended(void *user, const struct hf_api_reload_outcome *outc
 }
 
 /* In a cluster: the other nodes compare their exports with these, and the next term of this node serves
- * them, with these certificates and this audit log. */
+ * them. */
 static int on_exports_taken(void *user, struct hf_config *config)
 {
 	struct daemon *d = user;
@@ -420,7 +418,6 @@ static int on_exports_taken(void *user, struct hf_config *config)
 	}
 	d->config->exports = config->exports;
 	config->exports = before;
-	hf_config_exchange_texts(d->config, config);
 	return 0;
 }
 

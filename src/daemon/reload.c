@@ -48,6 +48,12 @@ static bool needs_start(const struct hf_reload *reload)
 	return reload->options.files && !reload->had_exports && reload->config->exports.n;
 }
 
+/* NULL: this process serves no calls yet. Then a reload only tries whether the audit log can be opened. */
+static struct hf_call_log *call_log_of(const struct hf_reload *reload)
+{
+	return reload->options.files ? hf_file_service_call_log(reload->options.files) : NULL;
+}
+
 /* On a worker thread */
 static void run(struct hf_work *work)
 {
@@ -58,9 +64,9 @@ static void run(struct hf_work *work)
 	if (reload->result == 0 && reload->options.files && !needs_start(reload))
 		reload->exports_result = hf_file_service_prepare(reload->options.files, reload->config,
 								 &reload->exports, &reload->n_failed);
-	if (reload->result == 0 && reload->options.files)
-		reload->call_log_result = hf_call_log_prepare(hf_file_service_call_log(reload->options.files),
-							      reload->config, &reload->call_log);
+	if (reload->result == 0)
+		reload->call_log_result =
+			hf_call_log_open(call_log_of(reload), reload->config, &reload->call_log);
 	if (reload->result == 0 && reload->options.tls)
 		reload->keys_result = hf_certificates_load(&reload->keys, reload->config);
 	if (reload->result == 0 && reload->keys_result == 0)
@@ -101,20 +107,22 @@ static bool take_exports(struct hf_reload *reload)
 
 static bool has_call_log(struct hf_reload *reload)
 {
-	return reload->call_log_result == 0 || refuse(reload,
-						      "the new audit log cannot be opened; the old one and "
-						      "the old exports stay. Reload again",
-						      reload->call_log_result);
+	int r = reload->call_log_result;
+
+	if (r == 0 && call_log_of(reload))
+		r = hf_call_log_start(call_log_of(reload), &reload->call_log);
+	return r == 0 || refuse(reload,
+				"the new audit log cannot be opened; the old one and the old exports stay. "
+				"Reload again",
+				r);
 }
 
 static void take_call_log(struct hf_reload *reload)
 {
-	struct hf_file_service *files = reload->options.files;
-
-	if (!files)
+	if (!call_log_of(reload))
 		return;
-	hf_call_log_take(hf_file_service_call_log(files), &reload->call_log);
-	hf_file_service_log_calls(files, reload->config);
+	hf_call_log_take(call_log_of(reload), &reload->call_log);
+	hf_file_service_log_calls(reload->options.files, reload->config);
 }
 
 /* Keys that are not fixed, but wait for the next start in this case. */
@@ -154,7 +162,8 @@ static void take_certificates(struct hf_reload *reload)
 /* True: the configuration is taken, but for what waits for the next start. */
 static bool apply(struct hf_reload *reload)
 {
-	const struct hf_config *started = reload->options.started, *config = reload->config;
+	const struct hf_config *started = reload->options.started;
+	struct hf_config *config = reload->config;
 	size_t n_exports = config->exports.n;
 
 	if (hf_config_list_fixed_changes(reload->fixed, sizeof(reload->fixed), started, config))
@@ -205,6 +214,10 @@ static void end(struct hf_reload *reload)
 		outcome.is_loaded = apply(reload);
 	else
 		hf_log_error("configuration not loaded, the old one stays", "error=%s", reload->error);
+	/* Also after a refused reload: a program that rotates logs asks for one. Last, since the file of this
+	 * reload may have been moved away after it was opened. */
+	if (call_log_of(reload))
+		hf_call_log_reopen(call_log_of(reload));
 	reload->options.ended(reload->options.user, &outcome);
 }
 
@@ -266,7 +279,6 @@ int hf_reload_new(struct hf_reload **reloadp, const struct hf_reload_options *op
 	if (!reload)
 		return hf_trace(-ENOMEM);
 	reload->options = *options;
-	reload->call_log.file.fd = -1;
 	reload->had_exports = options->started->exports.n > 0;
 	*reloadp = reload;
 	return 0;

@@ -33,11 +33,11 @@ struct hf_reload_options {
 	/* On the home loop. Each begins() is followed by one ended(), whether the configuration was loaded or
 	 * not, unless hf_reload_stop() comes between. */
 	void (*begins)(void *user);
-	/* The exports of @config are served, and its certificates used, from now on. It may exchange them for
-	 * others. Only without files may it fail, with -errno: then the old ones stay. NULL: not wanted. */
+	/* The exports of @config are served from now on. It may exchange them for others. Only without files
+	 * may it fail, with -errno: then the old ones stay. NULL: not wanted. */
 	int (*taken)(void *user, struct hf_config *config);
 	/* All else is taken: these values that may change while the server runs, hf_config_take_live(). */
-	void (*change)(void *user, const struct hf_config *config);
+	void (*change)(void *user, struct hf_config *config);
 	/* On the worker: the API will use @keys, unless the reload fails. NULL: not wanted. */
 	void (*announce)(void *user, const struct hf_api_keys *keys);
 	/* Takes the keys of the API; NULL: it has none. False: they wait for the next start. NULL: there is

@@ -9,6 +9,7 @@
 
 #include "api/api.h"
 #include "api/keys.h"
+#include "base/audit.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/macros.h"
@@ -53,13 +54,16 @@ static void end(struct standby *standby, int how)
 	hf_loop_stop(standby->loop);
 }
 
-/* Exports */
+/* Exports and the audit log: without one of them the service would not start here. */
 
 static void run_examine(struct hf_work *work)
 {
 	struct standby *standby = hf_container_of(work, struct standby, examine_work);
 	const struct hf_config_exports *exports = &standby->options->config->exports;
+	const char *audit = standby->options->config->log.audit;
+	hf_cleanup(hf_audit_file_closep) struct hf_audit_file *file = NULL;
 	struct stat st;
+	int r;
 
 	standby->missing[0] = '\0';
 	for (size_t i = 0; i < exports->n && !standby->missing[0]; i++) {
@@ -75,6 +79,10 @@ static void run_examine(struct hf_work *work)
 			snprintf(standby->missing, sizeof(standby->missing),
 				 "the exported directory %s is no directory here", quoted);
 	}
+	r = *audit && !standby->missing[0] ? hf_audit_file_open(&file, audit) : 0;
+	if (r < 0)
+		snprintf(standby->missing, sizeof(standby->missing),
+			 "the audit log cannot be opened here (%s)", strerror(-r));
 }
 
 static void ask_reload(void *user);
@@ -119,7 +127,6 @@ static int on_exports_taken(void *user, struct hf_config *reloaded)
 		return hf_trace(r);
 	config->exports = reloaded->exports;
 	reloaded->exports = before;
-	hf_config_exchange_texts(config, reloaded);
 	return 0;
 }
 
@@ -142,7 +149,7 @@ static bool on_api_keys(void *user, struct hf_api_keys *keys)
 }
 
 /* For when this node serves. */
-static void on_reload_changes(void *user, const struct hf_config *reloaded)
+static void on_reload_changes(void *user, struct hf_config *reloaded)
 {
 	struct standby *standby = user;
 

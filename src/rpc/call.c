@@ -86,7 +86,7 @@ static HF_NOINLINE void free_memory(struct hf_rpc_call *call)
 static void free_ended(struct hf_rpc_call *call, bool is_answered)
 {
 	if (call->is_suspended) {
-		if (HF_UNLIKELY(hf_rpc_logs_slow_calls(call->lane) && is_answered))
+		if (HF_UNLIKELY(hf_rpc_slow_ns(call->lane) && is_answered))
 			hf_rpc_look_at_time(call);
 		end_suspension(call);
 	}

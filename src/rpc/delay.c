@@ -27,7 +27,7 @@ const struct hf_rpc_connection *hf_rpc_delay_call(struct hf_rpc_delay *delay, st
 	if (!c->delay) {
 		c->delay = delay;
 		hf_list_push_back(&delay->connections, &c->delay_link);
-		c->delayed_at = HF_UNLIKELY(hf_rpc_logs_slow_calls(c->lane)) ? hf_loop_now(c->lane->loop) : 0;
+		c->delayed_at = HF_UNLIKELY(hf_rpc_slow_ns(c->lane)) ? hf_loop_now(c->lane->loop) : 0;
 	}
 	return c;
 }
@@ -51,7 +51,7 @@ void hf_rpc_delay_release(struct hf_rpc_delay *delay)
 	while ((link = hf_list_first(&delay->connections))) {
 		struct hf_rpc_connection *c = hf_list_entry(link, struct hf_rpc_connection, delay_link);
 
-		if (HF_UNLIKELY(hf_rpc_logs_slow_calls(c->lane)))
+		if (HF_UNLIKELY(hf_rpc_slow_ns(c->lane)))
 			hf_rpc_look_at_delay(c);
 		let_go(c);
 		hf_rpc_connection_replied(c);

@@ -268,9 +268,9 @@ enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call);
 void hf_rpc_lane_show_lists(const struct hf_rpc_lane *lane, struct hf_limit_use *use); /* over UDP */
 
 /* slow.c */
-static inline bool hf_rpc_logs_slow_calls(const struct hf_rpc_lane *lane)
+static inline uint64_t hf_rpc_slow_ns(const struct hf_rpc_lane *lane)
 {
-	return atomic_load_explicit(&lane->slow_ns, memory_order_relaxed) != 0;
+	return atomic_load_explicit(&lane->slow_ns, memory_order_relaxed);
 }
 
 void hf_rpc_look_at_time(struct hf_rpc_call *call);              /* of a suspended call that is answered */

@@ -27,6 +27,14 @@ static const char *procedure_of(const struct hf_rpc_program *program, const stru
 	return NULL;
 }
 
+/* Home may have turned it off meanwhile. */
+static bool is_slow(const struct hf_rpc_lane *lane, uint64_t ns)
+{
+	uint64_t slow_ns = hf_rpc_slow_ns(lane);
+
+	return slow_ns && ns >= slow_ns;
+}
+
 void hf_rpc_look_at_time(struct hf_rpc_call *call)
 {
 	struct hf_rpc_lane *lane = call->lane;
@@ -34,7 +42,7 @@ void hf_rpc_look_at_time(struct hf_rpc_call *call)
 	const struct hf_rpc_program *program;
 	char peer[HF_ADDR_TEXT];
 
-	if (ns < atomic_load_explicit(&lane->slow_ns, memory_order_relaxed))
+	if (!is_slow(lane, ns))
 		return;
 	program = program_of(call);
 	if (!program || program->logs_slow_calls ||
@@ -52,8 +60,7 @@ void hf_rpc_look_at_delay(struct hf_rpc_connection *c)
 	uint64_t now = hf_loop_now(lane->loop), n_suppressed;
 	char peer[HF_ADDR_TEXT];
 
-	if (!c->delayed_at ||
-	    now - c->delayed_at < atomic_load_explicit(&lane->slow_ns, memory_order_relaxed) ||
+	if (!c->delayed_at || !is_slow(lane, now - c->delayed_at) ||
 	    !hf_log_limit_allow(&lane->slow_calls, now, &n_suppressed))
 		return;
 	hf_log_warn("slow replies: what they say was not stored before", "peer=%s ms=%llu more=%llu",

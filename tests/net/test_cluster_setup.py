@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 
@@ -120,6 +121,25 @@ class Setup(Takeover):
         for node in (self.standby, self.active):
             self.reload(node, EXPORT)
         self.until_one_serves()
+
+    def test_a_standby_that_cannot_open_its_audit_log(self):
+        """Without it the node would not start to serve."""
+        node, folder = self.standby, tempfile.mkdtemp(prefix="hf-audit-")
+        self.addCleanup(shutil.rmtree, folder, True)
+        self.addCleanup(self.reload, node)
+
+        def order(path):
+            self.write_exports(node)
+            with open(node.config, "a", encoding="ascii") as out:
+                out.write(f"log: {{audit: {path}}}\n")
+            return node.rest.call("POST", "/api/v1/reload", token=True)
+
+        refused = order(f"{folder}/no-such-folder/audit.log")
+        self.assertEqual(refused.status, 409)
+        self.assertIn("the new audit log cannot be opened", refused.json["error"]["message"])
+        self.assertEqual(order(f"{folder}/audit.log").status, 200)
+        shutil.rmtree(folder)
+        self.until_mismatched(node, "the audit log cannot be opened here")
 
     def test_a_standby_reloads_by_order(self):
         """What it has loaded is in effect when it serves."""

@@ -62,30 +62,36 @@ static void put(const char *key, const void *bytes, size_t len)
 	hf_audit_end(audit, &line);
 }
 
-/* What comes before is in the old file, and what comes when the log has turned, in the new one. */
+/* What comes before is in the old file, what comes after in the new one, and what comes in between in none.
+ */
 static void test_another_file(void **state)
 {
-	struct until until = until_begin(30);
-	struct hf_audit_file file;
-	struct stat st = { 0 };
-	char other[80];
+	struct hf_audit_file *file;
+	char other[80], line[HF_AUDIT_LINE], *all;
+	FILE *in;
 
 	snprintf(other, sizeof(other), "%s.other", path);
 	put("a", "old", 3);
 	assert_int_equal(hf_audit_file_open(&file, "/no/such/folder"), -ENOENT);
 	assert_int_equal(hf_audit_file_open(&file, other), 0);
-	hf_audit_turn_to(audit, &file);
-	assert_int_equal(file.fd, -1);
-	do {
-		put("a", "new", 3);
-		assert_int_equal(stat(other, &st), 0);
-	} while (st.st_size == 0 && until_again(&until));
-	assert_int_not_equal(st.st_size, 0);
-	hf_audit_turn_to(audit, &file); /* to none */
+	assert_int_equal(hf_audit_file_start(file, audit), 0);
+	hf_audit_turn_to(audit, file);
+	put("a", "new", 3);
+	hf_audit_turn_to(audit, NULL);
+	put("a", "none", 4);
+	hf_audit_reopen(audit);
 	assert_int_equal(hf_audit_file_open(&file, path), 0);
-	hf_audit_turn_to(audit, &file); /* right behind: the one before may never be used */
-	put("a", "last", 4);
-	assert_non_null(strstr(text(), "\"a\":\"old\""));
+	assert_int_equal(hf_audit_file_start(file, audit), 0);
+	assert_null(hf_audit_file_close(file)); /* it was not needed */
+	all = text();
+	assert_null(strstr(all, "none"));
+	assert_non_null(strstr(all, "\"a\":\"old\""));
+	in = fopen(other, "r");
+	assert_non_null(in);
+	assert_non_null(fgets(line, sizeof(line), in));
+	assert_non_null(strstr(line, "\"a\":\"new\""));
+	assert_null(fgets(line, sizeof(line), in));
+	fclose(in);
 	unlink(other);
 }
 
@@ -230,6 +236,63 @@ static void wait_for(int fd, const char *said)
 	assert_non_null(strstr(seen, said));
 }
 
+/* A pipe that is full holds up what is in it, and no file that comes after it. */
+static void test_a_disk_that_hangs(void **state)
+{
+	char pipe_path[80], big[1000];
+	struct hf_audit_file *file;
+	int reader, own;
+
+	snprintf(pipe_path, sizeof(pipe_path), "%s.pipe", path);
+	memset(big, 'x', sizeof(big));
+	assert_int_equal(mkfifo(pipe_path, 0600), 0);
+	assert_int_equal(hf_audit_file_open(&file, pipe_path), -ENXIO); /* nobody reads it */
+	reader = open(pipe_path, O_RDONLY | O_NONBLOCK);
+	assert_int_equal(hf_audit_file_open(&file, pipe_path), 0);
+	assert_int_equal(hf_audit_file_start(file, audit), 0);
+	hf_audit_turn_to(audit, file);
+	for (int i = 0; i < 200; i++)
+		put("a", big, sizeof(big));
+	assert_int_equal(hf_audit_file_open(&file, path), 0);
+	assert_int_equal(hf_audit_file_start(file, audit), 0);
+	hf_audit_turn_to(audit, file);
+	put("a", "later", 5);
+	own = open(path, O_RDONLY);
+	assert_true(own >= 0);
+	wait_for(own, "\"a\":\"later\"");
+	close(own);
+	signal(SIGPIPE, SIG_IGN);
+	close(reader); /* the writes fail now */
+	audit = hf_audit_close(audit);
+	unlink(pipe_path);
+}
+
+/* A file that is moved away right behind the turn to it: the writer may not have begun yet. */
+static void test_file_that_is_moved_away(void **state)
+{
+	struct hf_audit_file *file;
+	char other[80], moved[90];
+	int fd;
+
+	snprintf(other, sizeof(other), "%s.other", path);
+	snprintf(moved, sizeof(moved), "%s.1", other);
+	assert_int_equal(hf_audit_file_open(&file, other), 0);
+	assert_int_equal(rename(other, moved), 0);
+	assert_int_equal(hf_audit_file_start(file, audit), 0);
+	hf_audit_turn_to(audit, file);
+	hf_audit_reopen(audit);
+	for (struct until until = until_begin(UNTIL_PATIENCE);
+	     access(other, F_OK) < 0 && until_again(&until);)
+		;
+	put("a", "after", 5);
+	fd = open(other, O_RDONLY);
+	assert_true(fd >= 0);
+	wait_for(fd, "\"a\":\"after\"");
+	close(fd);
+	unlink(other);
+	unlink(moved);
+}
+
 /* Lines are lost while the disk is full, and others follow when there is room. @is_mended: no part of a line
  * stays, so that there is room for the line about lost ones. */
 static void fill_the_disk(bool is_mended)
@@ -321,6 +384,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_texts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_another_file, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_a_disk_that_hangs, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_file_that_is_moved_away, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_deceptive_characters, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_long_texts_are_cut, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_all_long_texts_have_room, setup, teardown),

@@ -34,7 +34,7 @@ static inline void bed_on_begins(void *user)
 	((struct bed *)user)->n_begun++;
 }
 
-static inline void bed_on_changes(void *user, const struct hf_config *config)
+static inline void bed_on_changes(void *user, struct hf_config *config)
 {
 	((struct bed *)user)->n_changed++;
 }
