@@ -684,9 +684,8 @@ static void test_client_with_something_in_an_export_that_is_gone_dies(void **sta
 	assert_false(is_registered("nlm:10.0.0.11:alpha"));
 }
 
-/* The server was killed before it had stored the number of the client's new life, and had not answered the
- * notice: it comes again. */
-static void test_what_a_client_took_in_its_new_life_stays_in_an_export_that_is_gone(void **state)
+/* The server was killed before it had stored the number of the client's new life, which is 5. */
+static void kill_with_locks_of_two_lives(void)
 {
 	struct hf_store_lock fact = lock_fact("nlm:10.0.0.11:alpha", "gone", 5, 0, 9);
 	uint8_t out[HF_RECORD_MAX];
@@ -697,6 +696,12 @@ static void test_what_a_client_took_in_its_new_life_stays_in_an_export_that_is_g
 	put_lock("nlm:10.0.0.11:alpha", "gone", 6, 20, 29);
 	fact.client_state = 5;
 	put_record(out, hf_record_encode_lock(out, &fact));
+}
+
+/* The server had not answered the notice: it comes again. */
+static void test_what_a_client_took_in_its_new_life_stays_in_an_export_that_is_gone(void **state)
+{
+	kill_with_locks_of_two_lives();
 	world_restart(&w);
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
 	world_until(&w, disk_count(&w.disk, HF_RECORD_LOCK) == 1);
@@ -707,15 +712,7 @@ static void test_what_a_client_took_in_its_new_life_stays_in_an_export_that_is_g
 /* The same, and a reload brings the export back: the client can reclaim what it took in its new life. */
 static void test_what_a_client_took_in_its_new_life_comes_back_with_the_export(void **state)
 {
-	struct hf_store_lock fact = lock_fact("nlm:10.0.0.11:alpha", "gone", 5, 0, 9);
-	uint8_t out[HF_RECORD_MAX];
-
-	assert_non_null(a());
-	world_turn(&w);
-	world_kill(&w);
-	put_lock("nlm:10.0.0.11:alpha", "gone", 6, 20, 29);
-	fact.client_state = 5;
-	put_record(out, hf_record_encode_lock(out, &fact));
+	kill_with_locks_of_two_lives();
 	put_lock("nlm:10.0.0.2:other", "7", 7, 100, 109); /* grace waits for it */
 	world_up(&w);
 	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 5));
