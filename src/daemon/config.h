@@ -284,8 +284,8 @@ static inline struct hf_config_rule hf_config_own_rule(const struct hf_config_ex
 /* Output: YAML that loads to the same configuration. */
 void hf_config_print(const struct hf_config *config, FILE *out);
 
-/* Reload: copies the numbers, words and switches that may change while the server runs, but for those of
- * exports. */
+/* Reload: takes the values that may change while the server runs, but for those of exports. @reloaded has the
+ * texts of before. */
 void hf_config_take_live(struct hf_config *config, struct hf_config *reloaded);
 /* Reload: the keys that differ but cannot change while the server runs, as "server.port,server.user" for the
  * log. Returns their number; @out is cut if it does not fit. */

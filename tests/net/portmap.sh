@@ -8,6 +8,7 @@
 set -euo pipefail
 
 HOLDFASTD=$(realpath "${HOLDFASTD:?the path of holdfastd}")
+LIB=$(realpath "$(dirname "$0")/lib")
 PATH=$PATH:/usr/sbin:/sbin
 
 [ "$(id -u)" = 0 ] || { echo "skipped: not root"; exit 77; }
@@ -21,6 +22,7 @@ DIR=$(mktemp -d /tmp/hf-portmap.XXXXXX)
 PROGRAMS="100003 100005 100021 100024"
 EXPORTS="[{path: $DIR/export}]"  # of holdfastd, as YAML has it
 daemon='' rpcbind=''             # process ids
+export S C DIR PROGRAMS daemon   # for wait_for
 
 # Ends a process of this script and waits for it. Its exit status.
 end() { # PID [SIGNAL]
@@ -49,14 +51,11 @@ fail() {
 
 ok() { echo "ok: $*"; }
 
-# Runs a command again until it succeeds, for SECONDS at most.
+# Runs a command again until it succeeds, for SECONDS at most. It may be a function of this script.
 wait_for() { # SECONDS WHAT COMMAND...
-	local deadline=$((SECONDS + $1)) what=$2 seen
+	local seconds=$1 what=$2 said
 	shift 2
-	until seen=$("$@" 2>&1); do
-		[ $SECONDS -lt $deadline ] || fail "waited in vain: $what; last seen: $seen"
-		sleep 0.1
-	done
+	said=$("$LIB/until_succeeds.py" "$seconds" "$what" bash -c "$(declare -f); \"\$@\"" wait_for "$@" 2>&1) || fail "$said"
 }
 
 in_s() { ip netns exec $S "$@"; }
@@ -76,8 +75,8 @@ make_network() {
 	ip -n $C addr add fd99::2/64 dev veth0 nodad
 	ip -n $S link set veth0 up
 	ip -n $C link set veth0 up
-	wait_for 60 "the server's link" link_is_up $S
-	wait_for 60 "the client's link" link_is_up $C
+	wait_for 60 "the server's link is up" link_is_up $S
+	wait_for 60 "the client's link is up" link_is_up $C
 }
 
 # holdfastd. Afterwards $daemon is its process id, and its log $DIR/log.
@@ -240,7 +239,7 @@ test_embedded() {
 
 test_unprivileged() {
 	start_ready auto setpriv --reuid 65534 --regid 65534 --clear-groups
-	wait_for 60 "the warning about privilege" has_logged 'warn.*privilege.*locks will hang'
+	wait_for 60 "it warns about privilege" has_logged 'warn.*privilege.*locks will hang'
 	stop
 	ok "auto: without privilege it warns and goes on"
 }
@@ -250,7 +249,7 @@ test_system() {
 	# What a dead server has left
 	[ "$(change_in $S 127.0.0.1 1 100024 1 17 9)" = 1 ] || fail "rpcbind refuses SET"
 	start_ready auto
-	wait_for 20 "the registrations" all_listed
+	wait_for 20 "the registrations are there" all_listed
 	has_logged "with the system's rpcbind" || fail "the log does not say who serves the portmap port"
 	is_found in_s 127.0.0.1 ::1
 	is_found in_c $S4 $S6
@@ -258,13 +257,13 @@ test_system() {
 
 	forget_all
 	kill -HUP "$daemon"
-	wait_for 15 "the registrations after SIGHUP" all_listed
-	wait_for 15 "the line about it" has_logged 'registrations with rpcbind were missing and are renewed'
+	wait_for 15 "the registrations are back after SIGHUP" all_listed
+	wait_for 15 "the log says so" has_logged 'registrations with rpcbind were missing and are renewed'
 	ok "system: renewed at SIGHUP"
 
 	kill_rpcbind
 	start_rpcbind
-	wait_for 120 "the registrations by themselves" all_listed
+	wait_for 120 "the registrations are back by themselves" all_listed
 	answers in_s 127.0.0.1 udp 100024
 	ok "system: renewed by itself"
 
@@ -298,7 +297,7 @@ test_beside() {
 	[ "$(change_in $S 127.0.0.1 1 100003 3 6 4049)$(change_in $S 127.0.0.1 1 100005 3 6 4050)" = 11 ] ||
 		fail "rpcbind refuses SET"
 	start_ready auto
-	wait_for 20 "the registrations" all_listed
+	wait_for 20 "the registrations are there" all_listed
 	others_listed || fail "we took the other server's place at rpcbind: $(in_s rpcinfo -p 127.0.0.1)"
 	stop
 	others_listed || fail "we withdrew the other server's programs"
