@@ -579,6 +579,11 @@ void hf_audit_turn_to(struct hf_audit *audit, struct hf_audit_file *file)
 	reap(audit, false);
 }
 
+const char *hf_audit_path(const struct hf_audit *audit)
+{
+	return audit->current ? audit->current->path : NULL;
+}
+
 /* Life */
 
 struct hf_audit *hf_audit_close(struct hf_audit *audit)

@@ -32,6 +32,8 @@ struct hf_audit_file *hf_audit_file_close(struct hf_audit_file *file);
  * Those before go to the file that there was, however long its disk takes. Always on the thread that closes
  * the audit log. */
 void hf_audit_turn_to(struct hf_audit *audit, struct hf_audit_file *file);
+/* Of the file that lines go to now; NULL: none. While no other thread turns. */
+const char *hf_audit_path(const struct hf_audit *audit);
 /* All of it for one file */
 int hf_audit_open(struct hf_audit **auditp, const char *path);
 /* The file was moved away: opens the path again, soon. If that fails, the old file stays open. */

@@ -1,8 +1,6 @@
 #include "daemon/call_log.h"
 
-#include <errno.h>
 #include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -13,9 +11,10 @@
 #include "proto/mount/mount.h"
 #include "proto/nfs3/nfs3.h"
 
-static const char *wanted(const struct hf_config *config)
+/* Of the audit log; NULL: it is off. */
+static const char *path_of(const struct hf_call_log *log)
 {
-	return *config->log.audit ? config->log.audit : NULL;
+	return log && log->audit ? hf_audit_path(log->audit) : NULL;
 }
 
 /* A call costs one comparison if nothing is to be written about calls. */
@@ -23,7 +22,7 @@ void hf_call_log_serve(struct hf_call_log *log, const struct hf_config *config, 
 		       struct hf_mount *mount)
 {
 	uint64_t slow_ns = (uint64_t)config->log.slow_ms * HF_NS_PER_MS;
-	struct hf_audit *audit = log->path ? log->audit : NULL;
+	struct hf_audit *audit = path_of(log) ? log->audit : NULL;
 
 	atomic_store_explicit(&log->recorder.slow_ns, slow_ns, memory_order_relaxed);
 	atomic_store_explicit(&log->recorder.audit, audit, memory_order_release);
@@ -33,28 +32,22 @@ void hf_call_log_serve(struct hf_call_log *log, const struct hf_config *config, 
 
 void hf_call_log_reopen(struct hf_call_log *log)
 {
-	if (log->path)
+	if (log->audit)
 		hf_audit_reopen(log->audit);
 }
 
 /* Another configuration */
 
-static bool is_other(const char *one, const char *other)
-{
-	return one && other ? strcmp(one, other) != 0 : one != other;
-}
-
 int hf_call_log_open(const struct hf_call_log *log, const struct hf_config *config,
 		     struct hf_call_log_change *change)
 {
-	const char *path = wanted(config);
+	const char *path = config->log.audit, *before = path_of(log);
 	int r;
 
-	*change = (struct hf_call_log_change){ .is_other_file = is_other(log ? log->path : NULL, path) };
-	if (!change->is_other_file || !path)
+	*change = (struct hf_call_log_change){ .is_other_file = strcmp(path, before ? before : "") != 0 };
+	if (!change->is_other_file || !*path)
 		return 0;
-	change->path = strdup(path);
-	r = change->path ? hf_audit_file_open(&change->file, path) : -ENOMEM;
+	r = hf_audit_file_open(&change->file, path);
 	if (r < 0)
 		hf_log_error("cannot open the audit log", "file=%s error=%s", path, strerror(-r));
 	return r;
@@ -71,18 +64,14 @@ int hf_call_log_start(struct hf_call_log *log, struct hf_call_log_change *change
 
 void hf_call_log_take(struct hf_call_log *log, struct hf_call_log_change *change)
 {
-	if (change->is_other_file) {
+	if (change->is_other_file)
 		hf_audit_turn_to(log->audit, change->file);
-		free(log->path);
-		log->path = change->path;
-	}
 	*change = (struct hf_call_log_change){ 0 };
 }
 
 void hf_call_log_drop(struct hf_call_log_change *change)
 {
 	hf_audit_file_close(change->file);
-	free(change->path);
 	*change = (struct hf_call_log_change){ 0 };
 }
 
@@ -106,5 +95,4 @@ void hf_call_log_deinit(struct hf_call_log *log)
 {
 	hf_nfs3_recorder_deinit(&log->recorder);
 	hf_audit_close(log->audit);
-	free(log->path);
 }

@@ -15,14 +15,12 @@ struct hf_call_log {
 	struct hf_nfs3_recorder recorder;
 	struct hf_audit *audit; /* NULL: it was off in all of this run. It stays when it is turned off: a call
 				   on another loop may still use it */
-	char *path;             /* of the file in use; NULL: none */
 };
 
 /* What a reload changes there. */
 struct hf_call_log_change {
 	bool is_other_file; /* than the one in use, or none where there was one */
 	struct hf_audit_file *file;
-	char *path;
 };
 
 /* Opens the audit log, if there is one. An operator who wants it does not want a server without it: -errno,

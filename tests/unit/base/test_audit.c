@@ -236,6 +236,16 @@ static void wait_for(int fd, const char *said)
 	assert_non_null(strstr(seen, said));
 }
 
+/* What was left out until then is missing in the old file, which says so. */
+static void test_left_out_before_another_file(void **state)
+{
+	for (int i = 0; i < 130; i++)
+		if (hf_audit_allow(audit, HF_AUDIT_REFUSED_MOUNTS))
+			put("a", "x", 1);
+	hf_audit_turn_to(audit, NULL);
+	assert_non_null(strstr(text(), "\"of\":\"refused mounts\",\"lines\":30}"));
+}
+
 /* A pipe that is full holds up what is in it, and no file that comes after it. */
 static void test_a_disk_that_hangs(void **state)
 {
@@ -384,6 +394,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup_teardown(test_texts, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_another_file, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_left_out_before_another_file, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_a_disk_that_hangs, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_file_that_is_moved_away, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_deceptive_characters, setup, teardown),
