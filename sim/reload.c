@@ -127,8 +127,8 @@ void reload_act(struct world *world)
 	uint8_t back = list(world) & (uint8_t)~server->exported;
 
 	server->must_reload = false;
-	if (!server->recovery || server->is_stopping)
-		return; /* the next run has the list as it is then */
+	if (!server->recovery || server->is_stopping || hf_phase_is_over(server->recovery))
+		return; /* the next run, here or on another node, has the list as it is then */
 	SAY(world, "server  loads its exports again");
 	world->counts->reloads++;
 	server->exported |= back;
