@@ -266,7 +266,7 @@ static int fake_tcp_connect(struct hf_socket **socketp, struct hf_loop *loop,
 	return 0;
 }
 
-static int fake_adopt(struct hf_socket **socketp, struct hf_loop *loop, int fd)
+static int fake_observe(struct hf_socket **socketp, struct hf_loop *loop, int fd)
 {
 	return -ENOTSUP;
 }
@@ -683,7 +683,7 @@ static const struct hf_loop_ops fake_ops = {
 	.tcp_accept = fake_tcp_accept,
 	.tcp_connect = fake_tcp_connect,
 	.udp_open = fake_udp_open,
-	.adopt = fake_adopt,
+	.observe = fake_observe,
 	.close = fake_close,
 	.watch = fake_watch,
 	.move = fake_move,

@@ -28,7 +28,7 @@ struct hf_loop_ops {
 	int (*tcp_connect)(struct hf_socket **socketp, struct hf_loop *loop,
 			   const struct hf_socket_bind *bind, const struct hf_addr *remote);
 	int (*udp_open)(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind);
-	int (*adopt)(struct hf_socket **socketp, struct hf_loop *loop, int fd);
+	int (*observe)(struct hf_socket **socketp, struct hf_loop *loop, int fd);
 	void (*close)(struct hf_socket *socket);
 	int (*watch)(struct hf_socket *socket, unsigned int events);
 	int (*move)(struct hf_socket **socketp, struct hf_loop *loop);

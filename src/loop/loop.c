@@ -289,9 +289,9 @@ int hf_udp_open(struct hf_socket **socketp, struct hf_loop *loop, const struct h
 	return loop->ops->udp_open(socketp, loop, bind);
 }
 
-int hf_socket_adopt(struct hf_socket **socketp, struct hf_loop *loop, int fd)
+int hf_socket_observe(struct hf_socket **socketp, struct hf_loop *loop, int fd)
 {
-	return loop->ops->adopt ? loop->ops->adopt(socketp, loop, fd) : -ENOTSUP;
+	return loop->ops->observe ? loop->ops->observe(socketp, loop, fd) : -ENOTSUP;
 }
 
 void hf_socket_close(struct hf_socket *socket)

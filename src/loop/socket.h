@@ -41,9 +41,10 @@ int hf_tcp_accept(struct hf_socket **socketp, struct hf_socket *listener, struct
 int hf_tcp_connect(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind,
 		   const struct hf_addr *remote);
 int hf_udp_open(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind);
-/* Watches a descriptor that belongs to a library. It can only be watched and closed, and closing leaves @fd
- * open. -ENOTSUP in a world without descriptors. */
-int hf_socket_adopt(struct hf_socket **socketp, struct hf_loop *loop, int fd);
+/* Watches what a library has open at @fd. It can only be watched and closed, and closing leaves @fd open. The
+ * library may close @fd before: what another thread then opens may get this number, and is not touched.
+ * -ENOTSUP in a world without descriptors. */
+int hf_socket_observe(struct hf_socket **socketp, struct hf_loop *loop, int fd);
 void hf_socket_close(struct hf_socket *socket); /* no call-back after this; NULL does nothing */
 
 /* Watching: @events 0 stops it. */

@@ -46,7 +46,7 @@ int uv_tcp_accept_from(struct hf_socket **socketp, struct hf_socket *listener, s
 int uv_tcp_connect_to(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind,
 		      const struct hf_addr *remote);
 int uv_udp_open_on(struct hf_socket **socketp, struct hf_loop *loop, const struct hf_socket_bind *bind);
-int uv_socket_adopt(struct hf_socket **socketp, struct hf_loop *loop, int fd);
+int uv_socket_observe(struct hf_socket **socketp, struct hf_loop *loop, int fd);
 void uv_socket_close(struct hf_socket *socket);
 int uv_socket_watch(struct hf_socket *socket, unsigned int events);
 int uv_socket_move(struct hf_socket **socketp, struct hf_loop *loop);

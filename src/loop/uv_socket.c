@@ -46,7 +46,6 @@ struct uv_socket {
 	int fd;
 	int family;
 	int keepalive_s; /* of the listener, also in what it accepted; 0: as Linux has it */
-	bool is_foreign; /* another owner closes fd */
 };
 
 static struct uv_socket *uv_socket_of(struct hf_socket *socket)
@@ -244,13 +243,11 @@ int uv_udp_open_on(struct hf_socket **socketp, struct hf_loop *loop, const struc
 	return wrap(socketp, loop, bind->addr.family, &fd);
 }
 
-int uv_socket_adopt(struct hf_socket **socketp, struct hf_loop *loop, int fd)
+int uv_socket_observe(struct hf_socket **socketp, struct hf_loop *loop, int fd)
 {
-	int r = wrap(socketp, loop, AF_UNSPEC, &fd);
+	hf_cleanup(hf_closep) int own = fcntl(fd, F_DUPFD_CLOEXEC, 0);
 
-	if (r == 0)
-		uv_socket_of(*socketp)->is_foreign = true;
-	return r;
+	return own < 0 ? -errno : wrap(socketp, loop, AF_UNSPEC, &own);
 }
 
 /* Closing and watching */
@@ -275,8 +272,7 @@ void uv_socket_close(struct hf_socket *socket)
 	struct uv_socket *s = uv_socket_of(socket);
 
 	drop_poll(s);
-	if (!s->is_foreign)
-		close(s->fd);
+	close(s->fd);
 	free(s);
 }
 

@@ -143,7 +143,7 @@ static void on_ready(void *user, unsigned int events)
 void hf_pg_disconnect(struct hf_pg *pg)
 {
 	hf_timer_stop(&pg->silence_timer);
-	hf_socket_close(pg->socket); /* before libpq closes the descriptor */
+	hf_socket_close(pg->socket);
 	pg->socket = NULL;
 	PQfinish(pg->conn);
 	pg->conn = NULL;
@@ -242,7 +242,7 @@ int hf_pg_adopt(struct hf_pg *pg, PGconn *conn)
 	hf_timer_init(&pg->silence_timer, pg->store.loop, on_silence);
 	pg->conn = conn;
 	memcpy(pg->store.state.medium, pg->medium, sizeof(pg->medium));
-	r = hf_socket_adopt(&pg->socket, pg->store.loop, PQsocket(conn));
+	r = hf_socket_observe(&pg->socket, pg->store.loop, PQsocket(conn));
 	if (r == 0)
 		r = hf_socket_watch(pg->socket, HF_SOCKET_READ, on_ready, pg);
 	if (r < 0)

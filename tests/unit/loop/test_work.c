@@ -1,12 +1,10 @@
 #include "../test.h"
 
 #include <pthread.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
 #include "base/macros.h"
 #include "loop/loop.h"
-#include "loop/socket.h"
 #include "loop/work.h"
 
 struct job {
@@ -83,38 +81,11 @@ static void test_cancel(void **state)
 	}
 }
 
-static void on_ready(void *user, unsigned int events)
-{
-	assert_int_equal(events, HF_SOCKET_READ);
-	hf_loop_stop(user);
-}
-
-static void test_adopted_descriptor_stays_open(void **state)
-{
-	struct hf_socket *socket;
-	struct hf_loop *loop;
-	int pair[2];
-	char c;
-
-	assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM, 0, pair), 0);
-	assert_int_equal(hf_loop_new(&loop), 0);
-	assert_int_equal(hf_socket_adopt(&socket, loop, pair[0]), 0);
-	assert_int_equal(hf_socket_watch(socket, HF_SOCKET_READ, on_ready, loop), 0);
-	assert_int_equal(write(pair[1], "x", 1), 1);
-	assert_int_equal(hf_loop_run(loop), 0);
-	hf_socket_close(socket);
-	assert_int_equal(read(pair[0], &c, 1), 1);
-	close(pair[0]);
-	close(pair[1]);
-	hf_loop_free(loop);
-}
-
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_runs_elsewhere_and_ends_here),
 		cmocka_unit_test(test_cancel),
-		cmocka_unit_test(test_adopted_descriptor_stays_open),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
