@@ -576,8 +576,8 @@ TLS_MUTATIONS = [
      "return newest > client->vouched;"),
     ("an old connection proves a restart", PROOF, "return newest > client->vouched && hf_client_is_bound_to(client, peer);",
      "return hf_client_is_bound_to(client, peer);"),
-    ("an UNLOCK does not vouch for the life before it", WAY, "if (gives_up && client && hf_client_may",
-     "if (gives_up && client && !op->nlm && hf_client_may"),
+    ("an UNLOCK does not vouch for the life before it", WAY, "if (client && client->is_secured && hf_client_may",
+     "if (client && !op->nlm && client->is_secured && hf_client_may"),
     ("a notice in NLM needs no proof", f"{NLM}/restart_notice.c",
      "\tif (hf_nsm_has_proof(op->nlm->monitor, op->call, client))\n\t\treturn true;", "\tif (client)\n\t\treturn true;"),
     ("a new number in a LOCK needs no proof", f"{NLM}/state_number.c",
@@ -600,8 +600,8 @@ ACTS_MUTATIONS = [
 
 # The simulation does not find these, or only one schedule in millions does: docs/simulation.md says why. A test of their own does.
 TEST_MUTATIONS = [
-    ("an UNLOCK that its port refuses vouches for the life before it", WAY,
-     "if (gives_up && client && hf_client_may_be_changed_from(client, hf_rpc_call_peer(op->call)))", "if (gives_up && client)"),
+    ("an UNLOCK that its port refuses vouches for the life before it", f"{NLM}/unlock.c",
+     "\thf_nlm_find_named(op);\n\tif (hf_nlm_find_renamed(op)", "\thf_nlm_find_named(op);\n\thf_nlm_note_life(op);\n\tif (hf_nlm_find_renamed(op)"),
     ("what is taken while a notice is checked goes with the rest", f"{CLIENT}/client.c",
      "if (HF_LIKELY(!doubted) ||", "if (HF_LIKELY(!doubted || doubted) ||"),
     ("the statd of another host behind the address is believed", f"{NSM}/sight.c",

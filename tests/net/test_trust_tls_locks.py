@@ -256,6 +256,18 @@ class Honest(TlsLocks, CliPlay):
         self.a.notify(7, transport="tcp", reserved=True)  # answered
         self.b.wait_granted(waiting)
 
+    def test_a_refused_call_in_an_export_that_became_secure_does_not_speak_for_the_old_life(self):
+        """The client locked from an ordinary port, as it may, before the export demanded a reserved one."""
+        self.hold()
+        self.tls.sock.close()
+        self.reboot(self.a)
+        self.change_exports("transport: mtls, identities", "secure: true, transport: mtls, identities")
+        self.secured(self.alpha)
+        for procedure in (nlm.UNLOCK, nlm.CANCEL, nlm.UNSHARE):
+            self.assertEqual(self.a.ask(procedure, self.lock_of(self.a, 0, 10, svid=77)).stat, nlm.S_FAILED)
+        self.a.notify(7, transport="tcp")  # answered
+        self.assertEqual(self.n_locks(self.a), 0)
+
     def test_free_all_after_a_restart(self):
         self.hold()
         self.tls.sock.close()
@@ -263,6 +275,12 @@ class Honest(TlsLocks, CliPlay):
         self.secured(self.alpha)
         self.a.free_all(state=7)
         self.assertEqual(self.n_locks(self.a), 0)
+
+    def change_exports(self, old, new):
+        """For this test, by a reload."""
+        self.write_config([line.replace(old, new) for line in self.exports])
+        self.addCleanup(lambda: (self.write_config(self.exports), self.reload()))
+        self.reload()
 
     def test_exports_that_demand_nothing(self):
         """Of the same server, and of the same host: as ever."""
@@ -282,9 +300,7 @@ class Honest(TlsLocks, CliPlay):
         plain = self.handle_of(self.path)
         lock = self.lock_of(self.b, 0, 10, fh=plain)
         self.assert_granted(self.b, lock)
-        self.write_config([line.replace("name: /data,", "name: /data, transport: tls,") for line in self.exports])
-        self.addCleanup(lambda: (self.write_config(self.exports), self.reload()))
-        self.reload()
+        self.change_exports("name: /data,", "name: /data, transport: tls,")
         self.assertEqual(self.b.lock(lock.but(offset=20)), nlm.S_FAILED)
         self.assertEqual(self.b.unlock(lock), nlm.S_GRANTED)
         self.assertEqual(self.n_locks(self.b), 0)

@@ -162,6 +162,8 @@ HF_NOINLINE bool hf_nlm_refuses_answer(struct hf_nlm *nlm, struct hf_rpc_call *c
 				       struct hf_client *client);
 /* The client got something: its name belongs to its certificate from now on. */
 HF_NOINLINE enum hf_nlm_stat hf_nlm_bind_identity(struct hf_nlm_op *op);
+/* A call that gives something up is served, from its port, too: the client of its name lives. */
+HF_NOINLINE void hf_nlm_note_life(const struct hf_nlm_op *op);
 
 /* meet_host.c: for a client that nothing has confirmed. GRANTED to go on, LATER where the operation is
  * suspended until its host answers, or is over. */

@@ -118,6 +118,8 @@ void hf_nlm_run_unshare(struct hf_nlm_op *op)
 	} else if (client) {
 		struct hf_lock_reservation_view view = hf_nlm_reservation_view(op);
 
+		if (HF_UNLIKELY(op->nlm->has_demands))
+			hf_nlm_note_life(op);
 		if (!hf_recovery_unreserve(op->nlm->options.recovery, &view))
 			hf_lock_unreserve_once(op->nlm->locks, &op->target, view.access, view.deny,
 					       mark_of(op));

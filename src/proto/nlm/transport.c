@@ -240,6 +240,17 @@ static void vouch(const struct hf_nlm_op *op, struct hf_client *client)
 		client->vouched_at = hf_loop_now(op->nlm->options.loop);
 }
 
+void hf_nlm_note_life(const struct hf_nlm_op *op)
+{
+	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
+
+	if (demand_of(op->nlm, op->target.export) == HF_TRANSPORT_ANY)
+		return;
+	client = hf_nlm_find_caller(op);
+	if (client && client->is_secured && hf_client_may_be_changed_from(client, hf_rpc_call_peer(op->call)))
+		vouch(op, client);
+}
+
 bool hf_nlm_refuses_transport(struct hf_nlm_op *op, bool gives_up)
 {
 	enum hf_transport demand = demand_of(op->nlm, op->target.export);
@@ -254,11 +265,7 @@ bool hf_nlm_refuses_transport(struct hf_nlm_op *op, bool gives_up)
 	}
 	if (gives_up && client && !client->is_secured)
 		return false;
-	if (refuses(op, client, demand))
-		return true;
-	if (gives_up && client && hf_client_may_be_changed_from(client, hf_rpc_call_peer(op->call)))
-		vouch(op, client);
-	return false;
+	return refuses(op, client, demand);
 }
 
 bool hf_nlm_refuses_renamed(struct hf_nlm_op *op)

@@ -21,7 +21,11 @@ static enum hf_nlm_stat find_holder(struct hf_nlm_op *op)
 		hf_nlm_say_port(op);
 		return HF_NLM_FAILED;
 	}
-	return HF_UNLIKELY(is_barred(op)) ? HF_NLM_FAILED : HF_NLM_GRANTED_STAT;
+	if (HF_UNLIKELY(is_barred(op)))
+		return HF_NLM_FAILED;
+	if (HF_UNLIKELY(op->nlm->has_demands))
+		hf_nlm_note_life(op);
+	return HF_NLM_GRANTED_STAT;
 }
 
 /* UNLOCK: granted, whatever it covers, and whether or not the file is still there; unless it would make too
