@@ -29,7 +29,7 @@ import cluster
 import netns
 import nlm
 from clusterfaults import Faults
-from daemon import SCARS, Failed
+from daemon import Failed, scar_in
 from dbwire import DatabaseWire
 from nodes import SERVICE, Node, Wire, settings_of
 from nsm import Host, state_of
@@ -191,8 +191,8 @@ class Torture:
         if told:
             raise Violation(f"these hosts were told of a restart: {told}")
         for node in self.nodes:
-            if any(scar in node.log for scar in SCARS):
-                raise Violation(f"{node.name} has a scar in its log")
+            if scar := scar_in(node.log):
+                raise Violation(f"{node.name} has a scar in its log: {scar}")
 
     def hosts(self):
         return [self.stranger, *(player.host for player in self.players)]

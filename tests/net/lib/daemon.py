@@ -11,12 +11,19 @@ from until import PATIENCE, until
 
 # What a sanitizer or an assertion leaves behind.
 SCARS = ("ERROR: AddressSanitizer", "ERROR: LeakSanitizer", "runtime error:", "WARNING: ThreadSanitizer", "Assertion")
+SCAR_SHOWN = 3000  # characters of a report
 
 LEAKS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "leaks.supp")
 
 
 class Failed(Exception):
     pass
+
+
+def scar_in(log):
+    """The begin of the first one, which says where it is from; "" if there is none."""
+    found = [at for scar in SCARS if (at := log.find(scar)) >= 0]
+    return log[min(found) :][:SCAR_SHOWN] if found else ""
 
 
 class Daemon:
@@ -88,8 +95,8 @@ class Daemon:
                 raise Failed(f"holdfastd does not stop:\n{self.log}") from None
             self.reap()
         log = self.log
-        if self.process and self.process.returncode != 0 or any(scar in log for scar in SCARS):
-            raise Failed(f"holdfastd ended with {self.process.returncode}:\n{log}")
+        if self.process and self.process.returncode != 0 or scar_in(log):
+            raise Failed(f"holdfastd ended with {self.process.returncode}:\n{log}\n{scar_in(log)}")
 
     def close(self):
         """Takes it down and removes what it left, whatever happened."""

@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 import cluster
 import nfs
 import nlm
-from daemon import SCARS
+from daemon import scar_in
 from nodes import SERVICE, Node, Wire, settings_of
 from nsm import Host, Local
 from play import Play
@@ -159,8 +159,8 @@ class Takeover(unittest.TestCase):
     def tearDown(self):
         self.assertEqual(self.stage.broken, [], "a fake service failed")
         for node in self.nodes:
-            if node.process:
-                self.assertFalse([scar for scar in SCARS if scar in node.log], node.log)
+            if node.process and (scar := scar_in(node.log)):
+                self.fail(f"the log of {node.name} has a scar:\n{scar}")
 
     def forget_notices(self):
         def is_quiet():
