@@ -42,6 +42,7 @@ struct hf_cluster {
 	pthread_mutex_t lock; /* guards the rest */
 	pthread_cond_t wake;
 	bool is_ending;
+	bool is_claiming; /* the thread waits for the answer of the database */
 	struct hf_node *node;
 	uint8_t key[HF_CLUSTER_KEY];
 	uint64_t known_epoch;
@@ -384,6 +385,7 @@ static void claim(struct hf_cluster *cluster)
 	enum hf_node_role before;
 	size_t len = 0;
 	uint64_t sent;
+	bool must_claim;
 	int r;
 
 	make_owner(owner);
@@ -394,8 +396,11 @@ static void claim(struct hf_cluster *cluster)
 	wanted.exports = exports = strdup(hf_node_exports(cluster->node));
 	if (!exports)
 		hf_node_failed(cluster->node, read_clock());
+	/* Its process may have been told to end meanwhile. */
+	must_claim = exports && hf_node_next(cluster->node, &sent) == HF_NODE_CLAIM;
+	cluster->is_claiming = must_claim;
 	pthread_mutex_unlock(&cluster->lock);
-	if (!exports)
+	if (!must_claim)
 		return;
 	hf_log_info("takes the service", "service=%s node=%s from=%s reason=%s",
 		    cluster->options.node.service, self.node, *seen->node ? seen->node : "none",
@@ -408,6 +413,7 @@ static void claim(struct hf_cluster *cluster)
 	}
 
 	pthread_mutex_lock(&cluster->lock);
+	cluster->is_claiming = false;
 	before = hf_node_role(cluster->node);
 	note_reached(cluster, r == 0 || r == -ESTALE);
 	if (r == 0) {
@@ -430,6 +436,7 @@ static void claim(struct hf_cluster *cluster)
 		hf_node_failed(cluster->node, read_clock());
 	}
 	note_role(cluster, before);
+	pthread_cond_broadcast(&cluster->wake); /* hf_cluster_leave() may wait for it */
 	pthread_mutex_unlock(&cluster->lock);
 }
 
@@ -858,9 +865,13 @@ void hf_cluster_leave(struct hf_cluster *cluster)
 	struct hf_service_self self = { .node = options->node, .instance = options->instance };
 	uint64_t give_up_at = read_clock() + options->lease_ns, now;
 
+	pthread_mutex_lock(&cluster->lock);
+	hf_node_leave(cluster->node, read_clock());
+	pthread_mutex_unlock(&cluster->lock);
 	hf_cluster_released(cluster, false);
 	pthread_mutex_lock(&cluster->lock);
-	while (hf_node_role(cluster->node) == HF_NODE_STOPPING && (now = read_clock()) < give_up_at)
+	while ((cluster->is_claiming || hf_node_role(cluster->node) == HF_NODE_STOPPING) &&
+	       (now = read_clock()) < give_up_at)
 		wait_until(cluster, give_up_at, now);
 	cluster->is_ending = true;
 	pthread_cond_broadcast(&cluster->wake);

@@ -37,6 +37,7 @@ struct hf_node {
 	/* Taking */
 	uint64_t not_before;   /* this node could not serve a moment ago */
 	uint64_t told_until;   /* an operator wants this node to serve; 0: none does */
+	bool is_leaving;       /* its process ends: it claims nothing more */
 	bool is_fenced;        /* the owner in @seen cannot write any more */
 	bool has_fence_failed; /* for that owner, at the last try */
 	char claim_reason[HF_NODE_REASON];
@@ -288,7 +289,7 @@ static const char *find_claim(const struct hf_node *node, uint64_t now)
 	bool wants = node->options.automatic || is_told(node, now);
 
 	if (!node->has_seen || !node->looked_at || node->role != HF_NODE_STANDBY || node->is_refused ||
-	    now < node->not_before)
+	    node->is_leaving || now < node->not_before)
 		return NULL;
 	/* The service of the term before must not go on with the lease of a new one. */
 	if (is_in_doubt(node) || node->has_service)
@@ -313,8 +314,8 @@ static bool must_ask(const struct hf_node *node, uint64_t now)
 {
 	const struct hf_service_row *row = &node->seen;
 
-	return is_told(node, now) && node->has_seen && node->looked_at && node->role == HF_NODE_STANDBY &&
-	       row->has_lease && *row->lease_owner && !was_ours(node) &&
+	return is_told(node, now) && !node->is_leaving && node->has_seen && node->looked_at &&
+	       node->role == HF_NODE_STANDBY && row->has_lease && *row->lease_owner && !was_ours(node) &&
 	       strcmp(row->wanted, node->options.node) != 0 && now < lease_over_at(node);
 }
 
@@ -438,6 +439,8 @@ void hf_node_claimed(struct hf_node *node, const char *owner, uint64_t sent)
 	memcpy(node->history, node->seen.history, sizeof(node->history));
 	node->lease_ends = sent + node->options.lease_ns;
 	node->next_at = sent + node->options.lease_ns / 3;
+	if (node->is_leaving) /* no service was built for this term, and none will be */
+		hf_node_released(node, false, sent);
 }
 
 void hf_node_not_claimed(struct hf_node *node, uint64_t now)
@@ -560,6 +563,7 @@ void hf_node_set_unfit(struct hf_node *node, const char *why, uint64_t now)
 
 void hf_node_leave(struct hf_node *node, uint64_t now)
 {
+	node->is_leaving = true;
 	if (node->role == HF_NODE_ACTIVE || node->role == HF_NODE_TAKING)
 		begin_to_stop(node, "", now);
 }

@@ -107,7 +107,8 @@ void hf_node_released(struct hf_node *node, bool has_failed, uint64_t now);
 /* Orders. 0, or -EBUSY with a reason in @why. @to: empty: any node. */
 int hf_node_move(struct hf_node *node, const char *to, uint64_t now, char *why, size_t size);
 int hf_node_take(struct hf_node *node, uint64_t now, char *why, size_t size);
-/* Hands the service over, if it has it, to any node or to none. */
+/* The process ends. The node hands the service over, if it has it, to any node or to none; what it has just
+ * claimed, too. It claims nothing more. */
 void hf_node_leave(struct hf_node *node, uint64_t now);
 /* This host cannot serve clients now, because of @why; empty: it can. The active node hands over if a standby
  * is ready, and serves on if none is. */

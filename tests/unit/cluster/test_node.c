@@ -219,6 +219,35 @@ static void test_renewal_that_crosses_the_release_gives_no_lease(void **state)
 	hf_node_free(node);
 }
 
+/* Its process has not ended yet when it sees that the service is free. */
+static void test_node_that_leaves_claims_nothing_more(void **state)
+{
+	struct hf_node *node = make_active(NULL, T);
+	struct hf_service_row row = row_of_a(2);
+
+	hf_node_leave(node, T + S);
+	hf_node_released(node, false, T + S);
+	hf_node_handed_over(node, T + S + MS);
+	row.lease_owner[0] = '\0';
+	look(node, row, T + S + 2 * MS);
+	assert_int_equal(next(node), HF_NODE_LOOK);
+	assert_true(next_at(node) > T + S + 2 * MS);
+	hf_node_free(node);
+}
+
+static void test_claim_that_crosses_the_end_is_handed_over(void **state)
+{
+	struct hf_node *node = make(NULL);
+
+	look(node, row_of_a(1), T);
+	assert_int_equal(next(node), HF_NODE_CLAIM);
+	hf_node_leave(node, T);
+	hf_node_claimed(node, "owner-a", T + MS);
+	assert_int_equal(hf_node_lease_ends(node), 0);
+	assert_int_equal(next(node), HF_NODE_HAND_OVER);
+	hf_node_free(node);
+}
+
 /* A standby */
 
 static void test_takes_over_a_lease_and_a_third_after_the_last_change(void **state)
@@ -827,6 +856,8 @@ int main(void)
 		cmocka_unit_test(test_deposed_node_stands_by),
 		cmocka_unit_test(test_deposed_node_claims_nothing_before_its_service_has_ended),
 		cmocka_unit_test(test_renewal_that_crosses_the_release_gives_no_lease),
+		cmocka_unit_test(test_node_that_leaves_claims_nothing_more),
+		cmocka_unit_test(test_claim_that_crosses_the_end_is_handed_over),
 		cmocka_unit_test(test_takes_over_a_lease_and_a_third_after_the_last_change),
 		cmocka_unit_test(test_counter_that_falls_is_a_change),
 		cmocka_unit_test(test_time_alone_is_not_enough),

@@ -1,6 +1,9 @@
 /* What a term of a node reports, with a real database. */
 #include "../test.h"
 
+#include <errno.h>
+#include <libpq-fe.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -110,10 +113,62 @@ static void test_service_of_a_term_that_has_ended_reports_nothing(void **state)
 	free(conninfo);
 }
 
+/* A transaction that has the row of the service locked, until the connection ends. */
+static PGconn *hold_row(const char *conninfo)
+{
+	PGconn *conn = PQconnectdb(conninfo);
+
+	PQclear(PQexec(conn, "BEGIN; SELECT 1 FROM holdfast_leases FOR UPDATE"));
+	assert_int_equal(PQtransactionStatus(conn), PQTRANS_INTRANS);
+	return conn;
+}
+
+static void *leave(void *user)
+{
+	hf_cluster_leave(user);
+	return NULL;
+}
+
+static void await(const char *conninfo, const char *sql, const char *wanted)
+{
+	time_t deadline = time(NULL) + PATIENCE;
+	char now[64];
+
+	do {
+		assert_true(time(NULL) < deadline);
+		cluster_query(conninfo, sql, now, sizeof(now));
+	} while (strcmp(now, wanted) != 0);
+}
+
+/* A process that is told to end while the database answers its claim: no other node waits for this lease. */
+static void test_claim_of_a_process_that_ends_is_handed_over(void **state)
+{
+	char *conninfo = begin_service(), ignored[8], owner[64];
+	struct hf_cluster *cluster = make(conninfo);
+	pthread_t thread;
+	PGconn *conn;
+
+	cluster_query(conninfo, "UPDATE holdfast_leases SET heir = 'a' RETURNING 1", ignored, sizeof(ignored));
+	conn = hold_row(conninfo);
+	assert_int_equal(hf_cluster_start(cluster), 0);
+	await(conninfo, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'", "1");
+	assert_int_equal(pthread_create(&thread, NULL, leave, cluster), 0);
+	assert_int_equal(pthread_tryjoin_np(thread, NULL), EBUSY);
+	PQfinish(conn);
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	cluster_query(conninfo, "SELECT owner FROM holdfast_leases", owner, sizeof(owner));
+	assert_string_equal(owner, "");
+	cluster_query(conninfo, "SELECT node FROM holdfast_leases", owner, sizeof(owner));
+	assert_string_equal(owner, "a"); /* it had it */
+	hf_cluster_free(cluster);
+	free(conninfo);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_service_of_a_term_that_has_ended_reports_nothing),
+		cmocka_unit_test(test_claim_of_a_process_that_ends_is_handed_over),
 	};
 
 	if (!cluster_is_possible())
