@@ -159,6 +159,13 @@ static bool is_registered(const struct host *host)
 	return is_found;
 }
 
+/* The database that went back may have the registration of another client again, which had made room for this
+ * one. */
+bool reclaim_has_lost_place(const struct host *host)
+{
+	return host->world->server->has_lost && !is_registered(host);
+}
+
 /* No room: tap.c judges whether the server may say so. There may be no place for a host that is not
  * registered, because the database has lost that, or the host was renamed. */
 static bool lacks_room(const struct call *call, uint32_t stat)

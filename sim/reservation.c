@@ -141,8 +141,8 @@ static void on_reclaimed(struct proc *proc, const struct call *call, uint32_t st
 		take(proc, call->span.file, sent_at);
 		host->world->counts->reclaimed++;
 	} else {
-		if (reservation->has && !fate_refuses(call, stat) && host->world->server->is_up &&
-		    host->world->server->life == call->server_life)
+		if (reservation->has && !fate_refuses(call, stat) && !reclaim_has_lost_place(host) &&
+		    host->world->server->is_up && host->world->server->life == call->server_life)
 			world_fail(host->world, "I4",
 				   "%u of host %u may not reclaim its reservation of file %u: %u", proc->svid,
 				   host->index, call->span.file, stat);

@@ -1333,6 +1333,7 @@ void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_
 void reclaim_init(struct host *host);
 void reclaim_go_on(struct host *host, uint64_t delay_ns);
 bool reclaim_retries(const struct call *call, uint32_t stat); /* it is repeated */
+bool reclaim_has_lost_place(const struct host *host); /* its registration was lost, and another has its place */
 
 /* MONITOR (monitor.c) */
 void monitor_init(struct world *world);

@@ -113,7 +113,8 @@ static bool reclaims_less(struct world *world, const struct host *host, const st
  * be final, so the server does not answer until the store is back. */
 static void check_room(struct world *world, const struct host *host, const struct call *call)
 {
-	if (!*host->old_name && world->server->grace_is_on && !fate_refuses(call, HF_NLM_DENIED_NOLOCKS) &&
+	if (!*host->old_name && !reclaim_has_lost_place(host) && world->server->grace_is_on &&
+	    !fate_refuses(call, HF_NLM_DENIED_NOLOCKS) &&
 	    !(call->kind == CALL_RECLAIM && reclaims_less(world, host, call)))
 		world_fail(world, "I4", "there is no room for what %u of host %u reclaims", call->proc->svid,
 			   host->index);
