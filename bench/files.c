@@ -60,6 +60,10 @@ struct peer {
 	uint64_t n_done;
 	uint64_t cookie; /* of the listing */
 	uint8_t *in;
+	size_t begin; /* of what was received and is not taken yet, in @in */
+	size_t end;
+	uint8_t *out; /* small calls that leave together */
+	size_t n_out;
 	uint8_t *payload;
 	struct handle dir; /* its own, for making files */
 };
@@ -145,6 +149,69 @@ static void prepare(struct bench *bench)
 	free(in);
 }
 
+/* Small calls, which leave together, and their replies, of which one system call takes all that have come. A
+ * system call for each would cost several times what the server takes for the call. */
+
+static void put_out(struct peer *peer, uint8_t *call, const uint8_t *end)
+{
+	put32(call, 0x80000000u | (uint32_t)(end - call - 4));
+	memcpy(peer->out + peer->n_out, call, (size_t)(end - call));
+	peer->n_out += (size_t)(end - call);
+}
+
+static void flush(struct peer *peer)
+{
+	struct iovec iov = { peer->out, peer->n_out };
+
+	if (peer->n_out)
+		send_all(peer->fd, &iov, 1);
+	peer->n_out = 0;
+}
+
+/* The whole length of the reply that is there; 0: it has not come as a whole. */
+static size_t reply_there(const struct peer *peer)
+{
+	size_t there = peer->end - peer->begin, len;
+
+	if (there < 4)
+		return 0;
+	len = 4 + (get32(peer->in + peer->begin) & 0x7fffffff);
+	if (len > BENCH_BUFFER)
+		die("reply too long");
+	return len <= there ? len : 0;
+}
+
+static void receive_more(struct peer *peer)
+{
+	ssize_t n;
+
+	memmove(peer->in, peer->in + peer->begin, peer->end - peer->begin);
+	peer->end -= peer->begin;
+	peer->begin = 0;
+	n = recv(peer->fd, peer->in + peer->end, BENCH_BUFFER - peer->end, 0);
+	if (n <= 0)
+		die("receive");
+	peer->end += (size_t)n;
+}
+
+/* Waits for one reply, and takes all that are there. */
+static void receive_small(struct peer *peer)
+{
+	size_t len, skipped;
+
+	flush(peer);
+	while (!reply_there(peer))
+		receive_more(peer);
+	while ((len = reply_there(peer))) {
+		const uint8_t *results = find_results(peer->in + peer->begin + 4, len - 4, &skipped);
+
+		if (!results || get32(results) != 0)
+			atomic_fetch_add(&peer->bench->n_errors, 1);
+		peer->begin += len;
+		peer->n_done++;
+	}
+}
+
 /* Workloads: each sends one call */
 
 static uint64_t io_offset(const struct peer *peer)
@@ -160,7 +227,7 @@ static void send_getattr(struct peer *peer)
 	uint8_t call[HEAD], *p = put_call(call, (uint32_t)peer->n_sent, 100003, 3, 1);
 
 	p = put_handle(p, &peer->bench->handles[(peer->n_sent * 7 + (uint64_t)peer->index) % N_FILES]);
-	send_call(peer->fd, call, p, NULL, 0);
+	put_out(peer, call, p);
 }
 
 static void send_lookup(struct peer *peer)
@@ -171,7 +238,7 @@ static void send_lookup(struct peer *peer)
 	p = put_handle(p, &peer->dir);
 	p = put_bytes(p, name,
 		      (uint32_t)snprintf(name, sizeof(name), "f%d", (int)(peer->n_sent * 7 % N_FILES)));
-	send_call(peer->fd, call, p, NULL, 0);
+	put_out(peer, call, p);
 }
 
 /* Makes @depth files, then removes them, and again. */
@@ -192,7 +259,7 @@ static void send_create_remove(struct peer *peer)
 		for (int i = 0; i < 5; i++)
 			p = put32(p, 0);
 	}
-	send_call(peer->fd, call, p, NULL, 0);
+	put_out(peer, call, p);
 }
 
 static void send_readdirplus(struct peer *peer)
@@ -254,6 +321,7 @@ static void receive_plain(struct peer *peer)
 	bool is_write = strncmp(peer->bench->workload, "plain-w", 7) == 0;
 
 	receive_exactly(peer->fd, peer->in, is_write ? 4 : peer->bench->size);
+	peer->n_done++;
 }
 
 /* Replies */
@@ -288,6 +356,7 @@ static void receive_one(struct peer *peer, bool is_listing)
 		atomic_fetch_add(&peer->bench->n_errors, 1);
 	else if (is_listing)
 		follow_listing(peer, results);
+	peer->n_done++;
 }
 
 struct workload {
@@ -295,13 +364,14 @@ struct workload {
 	void (*send)(struct peer *peer);
 	uint32_t size;
 	bool is_plain;
+	bool is_small;
 	int depth; /* 0: as asked for */
 };
 
 static const struct workload workloads[] = {
-	{ "getattr", send_getattr },
-	{ "lookup", send_lookup },
-	{ "create-remove", send_create_remove },
+	{ "getattr", send_getattr, .is_small = true },
+	{ "lookup", send_lookup, .is_small = true },
+	{ "create-remove", send_create_remove, .is_small = true },
 	{ "readdirplus", send_readdirplus, .depth = 1 },
 	{ "read-64k", send_read, 65536 },
 	{ "read-1m", send_read, 1 << 20 },
@@ -344,11 +414,12 @@ static void *run_peer(void *arg)
 				peer->n_sent++;
 			}
 		do {
-			if (workload->is_plain)
+			if (workload->is_small)
+				receive_small(peer);
+			else if (workload->is_plain)
 				receive_plain(peer);
 			else
 				receive_one(peer, is_listing);
-			peer->n_done++;
 		} while (in_turns && peer->n_done < peer->n_sent);
 	}
 	close(peer->fd);
@@ -389,6 +460,7 @@ int main(int argc, char **argv)
 	bench.deadline = begun + bench.seconds;
 	for (int i = 0; i < bench.n_connections; i++) {
 		peers[i] = (struct peer){ .bench = &bench, .index = i, .in = malloc(BENCH_BUFFER) };
+		peers[i].out = malloc((size_t)bench.depth * HEAD);
 		peers[i].payload = calloc(1, 1 << 20);
 		pthread_create(&threads[i], NULL, run_peer, &peers[i]);
 	}

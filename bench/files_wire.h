@@ -127,7 +127,16 @@ static inline void receive_exactly(int fd, uint8_t *data, size_t len)
 	}
 }
 
-/* The results of the next reply, after the RPC header; *lenp of them. NULL: refused. */
+/* The results in a reply, after the RPC header; *lenp of them. NULL: refused. */
+static inline const uint8_t *find_results(const uint8_t *reply, size_t len, size_t *lenp)
+{
+	if (len < 28 || get32(reply + 8) != 0 || get32(reply + 20) != 0)
+		return NULL;
+	*lenp = len - 24;
+	return reply + 24;
+}
+
+/* Those of the next reply. */
 static inline const uint8_t *receive_reply(int fd, uint8_t *in, size_t *lenp)
 {
 	uint32_t len;
@@ -137,10 +146,7 @@ static inline const uint8_t *receive_reply(int fd, uint8_t *in, size_t *lenp)
 	if (len > BENCH_BUFFER)
 		die("reply too long");
 	receive_exactly(fd, in, len);
-	if (len < 28 || get32(in + 8) != 0 || get32(in + 20) != 0)
-		return NULL;
-	*lenp = len - 24;
-	return in + 24;
+	return find_results(in, len, lenp);
 }
 
 static inline struct handle get_handle(const uint8_t *p)
