@@ -30,6 +30,7 @@ from until import PATIENCE, until  # noqa: E402
 
 SKIPPED = 77
 PORTMAP, NLM = 100000, 100021
+N_THREADS = 32  # more than the server has for files
 
 
 class Life(unittest.TestCase):
@@ -145,8 +146,8 @@ class User(Life):
 class Capable(Life):
     """Started as a user with capabilities, as the unit has it: clients act as themselves, and not with the capabilities."""
 
-    def start(self, *settings):
-        daemon = self.daemon(*settings)
+    def start(self, *settings, flags=None):
+        daemon = self.daemon(*settings, flags=flags)
         caps = "chown,dac_override,dac_read_search,fowner,fsetid,setgid,setuid,net_bind_service"
         up = ",".join(f"+{cap}" for cap in caps.split(","))
         daemon.launcher = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups",
@@ -181,6 +182,29 @@ class Capable(Life):
         with self.host, nfs.Client(2049, uid=1000, gid=1000) as client:
             self.assertEqual(client.read(ada).data, b"ada")  # by its handle, with no file open
             self.assertEqual(client.read(bob).stat, 13)
+        daemon.stop()
+
+    def test_audit_log_of_a_reload_is_the_servers(self):
+        """The thread that opens it has acted for a client, with that client's rights to files."""
+        config, audit = (os.path.join(self.base, name) for name in ("holdfast.yaml", "audit.log"))
+        for folder in (self.base, self.data):
+            os.chmod(folder, 0o777)
+
+        def write(*more):
+            with open(config, "w", encoding="ascii") as out:
+                out.writelines(f"{line}\n" for line in (f"exports: [{{path: {self.data}, name: /data}}]", *more))
+
+        write()
+        daemon = self.start(flags=["--config", config])
+        with self.host, nfs.Client(2049, uid=1000, gid=1000) as client:
+            root = client.root("/data")
+            for i in range(N_THREADS):
+                self.assertEqual(client.create(root, b"%d" % i).stat, 0)
+        write(f"log: {{audit: {audit}}}")
+        daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: os.path.exists(audit), "it is there", more=lambda: daemon.log)
+        owner = pwd.getpwnam("nobody").pw_uid
+        until(lambda: os.stat(audit).st_uid, "the server's user has it", passes=lambda uid: uid == owner)
         daemon.stop()
 
     def test_server_user_gives_the_capabilities_up(self):
