@@ -246,12 +246,24 @@ static void send_call(struct call *call)
 		send_by_udp(call);
 }
 
+/* The server knows of the restart, and need not answer. */
+static bool is_repeated(const struct call *call)
+{
+	return call->kind == CALL_NOTIFY && !call->host->n_evidence;
+}
+
+/* The server may have forgotten the host since it was sent first: see ordinary.c. */
+static bool must_give_up(const struct call *call)
+{
+	return is_repeated(call) && !host_is_number_stored(call->host);
+}
+
 void talk_resend_all(struct host *host)
 {
 	hf_list_for_each(link, &host->calls) {
 		struct call *call = hf_list_entry(link, struct call, link);
 
-		if (call->by_tcp && !call->is_sent)
+		if (call->by_tcp && !call->is_sent && !must_give_up(call))
 			send_by_tcp(call);
 	}
 }
@@ -278,12 +290,6 @@ void host_disconnected(struct host *host, struct conn *conn)
 		note_unsent(host);
 }
 
-/* The server knows of the restart, and need not answer. */
-static bool is_repeated(const struct call *call)
-{
-	return call->kind == CALL_NOTIFY && !call->host->n_evidence;
-}
-
 /* UDP: send again. TCP: the other end may be lost without a word; a new connection tells. */
 static void on_timer(struct hf_timer *timer)
 {
@@ -292,7 +298,7 @@ static void on_timer(struct hf_timer *timer)
 	struct conn *conn = host->conn;
 
 	call->tries++;
-	if ((call->kind == CALL_RES || is_repeated(call)) && call->tries > 3) {
+	if (((call->kind == CALL_RES || is_repeated(call)) && call->tries > 3) || must_give_up(call)) {
 		talk_drop(call);
 		return;
 	}
