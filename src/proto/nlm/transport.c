@@ -246,7 +246,7 @@ void hf_nlm_note_life(const struct hf_nlm_op *op)
 
 	if (demand_of(op->nlm, op->target.export) == HF_TRANSPORT_ANY)
 		return;
-	client = hf_nlm_find_caller(op);
+	client = hf_nlm_find_client(op->nlm, hf_rpc_call_peer(op->call), op->args.caller);
 	if (client && client->is_secured && hf_client_may_be_changed_from(client, hf_rpc_call_peer(op->call)))
 		vouch(op, client);
 }
