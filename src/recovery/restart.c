@@ -442,6 +442,87 @@ static int accept_restored(struct loading *loading)
 	return r;
 }
 
+/* Of two records that conflict */
+
+static bool has_same_owner(const struct hf_lock_view *lock, const struct hf_lock_view *other)
+{
+	return lock->who.client == other->who.client && lock->who.owner_id == other->who.owner_id &&
+	       lock->who.owner_kind == other->who.owner_kind;
+}
+
+static bool is_in_the_way(const struct hf_lock_view *lock, const struct hf_lock_view *later)
+{
+	return hf_range_overlaps(lock->range, later->range) &&
+	       (lock->mode == HF_LOCK_EXCLUSIVE || later->mode == HF_LOCK_EXCLUSIVE ||
+		has_same_owner(lock, later));
+}
+
+static bool is_anothers(const struct loading *loading, const struct hf_lock_view *whole)
+{
+	const struct hf_lock_scope scope = { .file = &whole->who };
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view lock;
+
+	while (hf_lock_next_lock(loading->recovery->locks, &scope, &cursor, &lock))
+		if (is_in_the_way(&lock, whole) && !has_same_owner(&lock, whole))
+			return true;
+	return false;
+}
+
+/* The first of the owner's locks in @left. */
+static bool find_own(const struct loading *loading, const struct hf_lock_view *whole, struct hf_range left,
+		     struct hf_range *rangep)
+{
+	const struct hf_lock_scope scope = { .file = &whole->who };
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view lock;
+	bool is_found = false;
+
+	while (hf_lock_next_lock(loading->recovery->locks, &scope, &cursor, &lock))
+		if (has_same_owner(&lock, whole) && hf_range_overlaps(lock.range, left) &&
+		    (!is_found || lock.range.start < rangep->start)) {
+			*rangep = lock.range;
+			is_found = true;
+		}
+	return is_found;
+}
+
+static int load_part(struct loading *loading, struct hf_lock_view *part, struct hf_range range)
+{
+	int r;
+
+	part->range = range;
+	part->tag = hf_persist_add_lock(loading->recovery, part);
+	r = hf_lock_load_add(loading->locks, part);
+	if (r)
+		return hf_trace(r < 0 ? r : -EIO);
+	loading->n_locks++;
+	hf_export_counts_add(loading->recovery, loading->place.export, part->who.client);
+	return 0;
+}
+
+/* A later lock conflicts with this one. If another owner has it, all of this one is outdated. What later
+ * locks of the same owner leave of it is still the owner's: that is stored anew, before the record goes. */
+static int settle_conflict(struct loading *loading, const struct hf_store_lock *fact,
+			   struct hf_client *client)
+{
+	struct hf_lock_view part = *view_lock(loading, fact, client);
+	struct hf_range left = part.range, own;
+	bool is_owned = !is_anothers(loading, &part), is_cut;
+	int r = 0;
+
+	while (r == 0 && is_owned) {
+		is_cut = find_own(loading, &part, left, &own);
+		if (!is_cut)
+			r = load_part(loading, &part, left);
+		else if (own.start > left.start)
+			r = load_part(loading, &part, (struct hf_range){ left.start, own.start - 1 });
+		is_owned = is_cut && own.end < left.end;
+		left.start = is_owned ? own.end + 1 : left.start;
+	}
+	return r < 0 ? r : note_wrong(loading, fact->id, HF_PERSIST_LOCK);
+}
+
 static int load_lock(void *user, const struct hf_store_lock *fact)
 {
 	struct loading *loading = user;
@@ -469,7 +550,7 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 		return note_aside(&loading->provisional, loading, fact, client);
 	r = hf_lock_load_add(loading->locks, view_lock(loading, fact, client));
 	if (r == HF_LOCK_E_CONFLICT && loading->is_settling)
-		return note_wrong(loading, fact->id, HF_PERSIST_LOCK);
+		return settle_conflict(loading, fact, client);
 	if (r == HF_LOCK_E_CONFLICT) {
 		loading->n_conflicting++;
 		return hf_not_exported_add_lock(loading->recovery, fact);
@@ -481,25 +562,16 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 	return 0;
 }
 
-/* Of two records that conflict */
+/* The older one goes */
 
-static bool has_same_owner(const struct hf_lock_view *lock, const struct hf_lock_view *other)
-{
-	return lock->who.client == other->who.client && lock->who.owner_id == other->who.owner_id &&
-	       lock->who.owner_kind == other->who.owner_kind;
-}
-
-static bool is_in_the_way(const struct hf_lock_view *lock, const struct hf_lock_view *later)
-{
-	return hf_range_overlaps(lock->range, later->range) &&
-	       (lock->mode == HF_LOCK_EXCLUSIVE || later->mode == HF_LOCK_EXCLUSIVE ||
-		has_same_owner(lock, later));
-}
-
-/* A lock that its owner has reclaimed in this run is later than all that is stored. */
+/* A lock that its owner has reclaimed in this run is later than all that is stored. Of two that are stored,
+ * the epochs say in which run each was granted; the rest of an older lock that was cut is stored later than
+ * both. */
 static bool is_older(const struct hf_lock_view *lock, const struct hf_lock_view *later)
 {
-	return lock->flags & HF_LOCK_UNRECLAIMED && lock->tag < later->tag;
+	if (!(lock->flags & HF_LOCK_UNRECLAIMED))
+		return false;
+	return lock->epoch == later->epoch ? lock->tag < later->tag : lock->epoch < later->epoch;
 }
 
 /* What of an older lock cannot be true. Of the same owner's, what is beside the later lock stays. */

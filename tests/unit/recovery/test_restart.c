@@ -329,6 +329,17 @@ static void put_lock(const char *client, const char *export, uint64_t id, uint64
 	put_record(out, hf_record_encode_lock(out, &fact));
 }
 
+/* Granted in the run of that epoch. */
+static void put_lock_of_run(uint64_t epoch, const char *client, const char *export, uint64_t id,
+			    uint64_t start, uint64_t end)
+{
+	uint8_t out[HF_RECORD_MAX];
+	struct hf_store_lock fact = lock_fact(client, export, id, start, end);
+
+	fact.epoch = epoch;
+	put_record(out, hf_record_encode_lock(out, &fact));
+}
+
 static void put_waiter(const char *client, uint64_t id)
 {
 	uint8_t out[HF_RECORD_MAX];
@@ -839,6 +850,113 @@ static void test_a_client_that_lost_all_with_grace_may_be_unregistered(void **st
 	assert_true(hf_link_is_linked(&client->idle_link));
 }
 
+/* The owner locked more by another name of the directory, while the run did not have the first name. */
+static void expect_rest_of_own(void)
+{
+	struct hf_client *own = world_client(&w, "10.0.0.5", "own");
+
+	assert_int_equal(world_unreclaimed(&w), 2);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 2);
+	assert_int_equal(world_reclaim(&w, own, 1, "f", 200, 209), HF_LOCK_OK);
+	assert_int_equal(world_reclaim(&w, own, 1, "f", 210, 219), HF_LOCK_OK);
+	assert_int_equal(world_reclaim(&w, own, 1, "f", 199, 199), HF_LOCK_E_NOT_BACKED);
+}
+
+static void test_rest_of_an_older_lock_stays(void **state)
+{
+	world_turn(&w);
+	world_kill(&w);
+	put_lock_of_run(2, "nlm:10.0.0.5:own", "7", 7, 200, 209); /* it lies before the older one */
+	put_lock_of_run(1, "nlm:10.0.0.5:own", "7", 6, 205, 219);
+	world_up(&w);
+	world_turn(&w);
+	expect_rest_of_own();
+}
+
+static void test_rest_of_an_older_lock_stays_by_a_reload(void **state)
+{
+	world_turn(&w);
+	world_kill(&w);
+	put_lock_of_run(1, "nlm:10.0.0.5:own", "gone", 6, 200, 219);
+	put_lock_of_run(2, "nlm:10.0.0.5:own", "7", 7, 200, 209);
+	world_up(&w);
+	assert_int_equal(world_unreclaimed(&w), 1);
+	bring_export_back();
+	expect_rest_of_own();
+}
+
+/* What lies between two later locks of the owner, before the first and behind the last one. */
+static void test_parts_of_an_older_lock_stay(void **state)
+{
+	struct hf_client *own;
+
+	world_turn(&w);
+	world_kill(&w);
+	put_lock_of_run(1, "nlm:10.0.0.5:own", "gone", 6, 200, 299);
+	put_lock_of_run(2, "nlm:10.0.0.5:own", "7", 7, 250, 259);
+	put_lock_of_run(2, "nlm:10.0.0.5:own", "7", 8, 210, 219);
+	world_up(&w);
+	bring_export_back();
+	own = world_client(&w, "10.0.0.5", "own");
+	assert_int_equal(world_unreclaimed(&w), 5);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_LOCK), 5);
+	assert_int_equal(world_reclaim(&w, own, 1, "f", 200, 299), HF_LOCK_OK);
+}
+
+static void test_rest_of_an_older_lock_is_not_later_than_others(void **state)
+{
+	world_turn(&w);
+	world_kill(&w);
+	put_lock_of_run(1, "nlm:10.0.0.5:own", "7", 1, 0, 99);
+	put_lock_of_run(2, "nlm:10.0.0.5:own", "7", 2, 0, 9);
+	put_lock_of_run(2, "nlm:10.0.0.2:other", "7", 3, 50, 59);
+	world_up(&w);
+	assert_true(is_loaded("nlm:10.0.0.2:other"));
+}
+
+/* The run does not have the export of the later lock. */
+static void test_part_that_is_unlocked_makes_no_lock_later(void **state)
+{
+	struct hf_lock_target who;
+	struct hf_client *own, *other;
+
+	world_turn(&w);
+	world_kill(&w);
+	put_lock_of_run(1, "nlm:10.0.0.5:own", "7", 1, 0, 99);
+	put_lock_of_run(2, "nlm:10.0.0.2:other", "gone", 3, 50, 59);
+	world_up(&w);
+	own = world_client(&w, "10.0.0.5", "own");
+	who = world_request(own, 1, "f", 0, 0).who;
+	who.export = 7;
+	assert_int_equal(hf_lock_release(hf_recovery_locks(w.recovery), &who, (struct hf_range){ 90, 99 }),
+			 0);
+	world_turn(&w);
+	bring_export_back();
+	other = world_client(&w, "10.0.0.2", "other");
+	assert_int_equal(other->locking.n_locks, 1);
+	assert_true(hf_lock_client_is_idle(&own->locking));
+}
+
+/* A run before this one checked a notice, and its tag is that of another check now. */
+static void test_tag_of_an_earlier_run_is_no_sign_of_life(void **state)
+{
+	struct hf_store_lock fact = lock_fact("nlm:10.0.0.11:alpha", "gone", 5, 0, 9);
+	uint8_t out[HF_RECORD_MAX];
+
+	a()->sm_state = 5;
+	a()->is_state_proven = true;
+	hf_client_register(a());
+	world_turn(&w);
+	world_kill(&w);
+	fact.client_state = hf_client_make_doubt_tag(0, 7);
+	put_record(out, hf_record_encode_lock(out, &fact));
+	world_restart(&w);
+	a()->doubted_state = 7;
+	a()->doubt_tag = hf_client_make_doubt_tag(7, 7);
+	assert_true(hf_recovery_client_rebooted(w.recovery, a(), 7));
+	world_until(&w, disk_count(&w.disk, HF_RECORD_LOCK) == 0);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -880,6 +998,12 @@ int main(void)
 		T(test_what_a_client_took_in_its_new_life_stays_in_an_export_that_is_gone),
 		T(test_what_a_client_took_in_its_new_life_comes_back_with_the_export),
 		T(test_unknown_client_with_a_lock_in_an_export_that_is_gone_dies),
+		T(test_rest_of_an_older_lock_stays),
+		T(test_rest_of_an_older_lock_stays_by_a_reload),
+		T(test_parts_of_an_older_lock_stay),
+		T(test_rest_of_an_older_lock_is_not_later_than_others),
+		T(test_part_that_is_unlocked_makes_no_lock_later),
+		T(test_tag_of_an_earlier_run_is_no_sign_of_life),
 		T(test_start_over_that_is_stored_late),
 		T(test_simulated_restart_while_the_store_is_away),
 		T(test_ids_that_come_round_again),
