@@ -98,11 +98,12 @@ struct forgetting {
 	size_t n_living;
 };
 
+/* A tag in the record is of a notice that an earlier run checked: another one of this run may have the same.
+ */
 static bool is_of_this_life(const struct forgetting *forgetting, int32_t state)
 {
 	for (size_t i = 0; i < forgetting->n_living; i++)
-		if (forgetting->living[i] == (uint32_t)state ||
-		    forgetting->living[i] == (uint32_t)hf_client_stored_number(state))
+		if (forgetting->living[i] == (uint32_t)hf_client_stored_number(state))
 			return true;
 	return false;
 }
