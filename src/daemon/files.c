@@ -382,6 +382,7 @@ void hf_file_service_show_limits(struct hf_file_service *service, struct hf_limi
 void hf_file_service_set_locks(struct hf_file_service *service, struct hf_locks *locks)
 {
 	hf_local_set_locks(service->local, locks);
+	service->export_table.locks = locks;
 	if (hf_export_table_has_local_locks(&service->export_table))
 		hf_local_restore(service->local);
 }

@@ -60,18 +60,55 @@ int hf_export_table_add(struct hf_export_table *table, const struct hf_export *e
 	return 0;
 }
 
+static bool has_home(const struct hf_export_table *table, uint32_t number, uint64_t home)
+{
+	const struct hf_export_entry *entry = entry_at(table, number);
+
+	return entry && entry->home == home;
+}
+
+/* Is there anything in the lock table whose key contains this home? */
+static bool is_needed(const struct hf_export_table *table, uint64_t home)
+{
+	struct hf_lock_reservation_view reservation;
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view view;
+
+	if (!table->locks)
+		return false;
+	while (hf_lock_next_lock(table->locks, NULL, &cursor, &view))
+		if (has_home(table, view.who.export, home))
+			return true;
+	cursor = (struct hf_lock_cursor){ 0 };
+	while (hf_lock_next_waiter(table->locks, NULL, &cursor, &view))
+		if (has_home(table, view.who.export, home))
+			return true;
+	cursor = (struct hf_lock_cursor){ 0 };
+	while (hf_lock_next_reservation(table->locks, NULL, &cursor, &reservation))
+		if (has_home(table, reservation.export, home))
+			return true;
+	return false;
+}
+
+/* The directory may be on another file system than at the last reload: a volume was mounted there. What is
+ * locked in it stays under the keys that it has, and all calls must find it there. So the home changes only
+ * when no lock needs it. */
+static void settle_home(struct hf_export_table *table, struct hf_export_entry *entry, dev_t device)
+{
+	if (entry->device == device || (entry->device && is_needed(table, entry->home)))
+		return;
+	entry->home = home_on(table, device, entry->export_id);
+	entry->device = device;
+}
+
 void hf_export_table_note(struct hf_export_table *table, const struct hf_export *export)
 {
 	uint32_t number = number_of(table, export->id);
-	dev_t device = export->volume->root_stat.st_dev;
 	struct hf_export_entry *entry;
 
 	assert(number);
 	entry = &table->entries[number - 1];
-	if (entry->device != device) {
-		entry->home = home_on(table, device, entry->export_id);
-		entry->device = device;
-	}
+	settle_home(table, entry, export->volume->root_stat.st_dev);
 	entry->local_locks = hf_export_local_locks(export);
 	entry->transport = export->settings.transport;
 	entry->is_secure = false;
@@ -123,8 +160,10 @@ bool hf_export_table_find(void *user, struct hf_bytes name, uint32_t *numberp)
 {
 	const struct hf_export_table *table = user;
 
+	/* One that a reload has added, and could not export, has no files. */
 	for (size_t i = 0; i < table->n; i++)
-		if (hf_bytes_equal(hf_bytes_of_str(table->entries[i].name), name)) {
+		if (table->entries[i].device &&
+		    hf_bytes_equal(hf_bytes_of_str(table->entries[i].name), name)) {
 			*numberp = (uint32_t)(i + 1);
 			return true;
 		}

@@ -7,8 +7,9 @@
  * inside another, two with a hard link between them. If they are on one file
  * system, the lock table must see one file. All exports of a file system
  * therefore have one home, the first of them, and the lock table knows a file
- * by its handle in the home. A home stays the same while the server runs, also
- * when a reload removes exports. It is not stored.
+ * by its handle in the home. A home stays the same as long as anything is locked
+ * under it, also when a reload removes exports, or finds a directory on another
+ * file system. It is not stored.
  */
 #pragma once
 
@@ -23,8 +24,8 @@
 
 struct hf_export_entry {
 	uint64_t export_id;
-	uint64_t home;                   /* id of the home export */
-	dev_t device;                    /* of the file system; 0: not exported yet */
+	uint64_t home; /* id of the home export */
+	dev_t device;  /* of the file system, for which it has this home; 0: not exported yet */
 	enum hf_local_locks local_locks; /* OFF until it is exported, then as configured */
 	enum hf_transport transport;     /* ANY until it is exported, then as configured last */
 	bool is_secure;                  /* one of its rules is, in the last configuration that had it */
@@ -33,6 +34,7 @@ struct hf_export_entry {
 
 struct hf_export_table {
 	struct hf_exports *exports;      /* their key seals the handles */
+	const struct hf_locks *locks;    /* NULL: there are none yet */
 	struct hf_export_entry *entries; /* the number is the index, from 1 */
 	size_t n;
 };
