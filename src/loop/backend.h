@@ -55,6 +55,8 @@ struct hf_loop {
 	const struct hf_lease *lease; /* NULL: none */
 	uint64_t n_standstills;
 	uint64_t stood_still_at; /* monotonic ns, when the last of them was noticed */
+	uint64_t compared_at;    /* monotonic ns; 0: boottime_ahead is not known yet */
+	int64_t boottime_ahead;  /* of the monotonic clock: how long the machine has slept, and more */
 	struct hf_timer_heap timers;
 	struct hf_list deferred;
 	_Atomic bool is_stopping;

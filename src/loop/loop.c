@@ -93,11 +93,33 @@ static bool is_late(const struct hf_timer *timer, uint64_t now)
 	return timer && timer->deadline + HF_LOOP_STANDSTILL_NS < now;
 }
 
+static void note_standstill(struct hf_loop *loop, uint64_t now)
+{
+	loop->n_standstills++;
+	loop->stood_still_at = now;
+}
+
+/* While the machine sleeps, the clock of the timers stands still, so that none of them is late. Both clocks
+ * are compared now and then. */
+static void look_for_sleep(struct hf_loop *loop, uint64_t now)
+{
+	int64_t ahead;
+
+	if (!loop->ops->boottime)
+		return;
+	ahead = (int64_t)(loop->ops->boottime(loop) - now);
+	if (loop->compared_at && ahead > loop->boottime_ahead + (int64_t)HF_LOOP_STANDSTILL_NS)
+		note_standstill(loop, now);
+	loop->boottime_ahead = ahead;
+	loop->compared_at = now;
+}
+
 /* In a turn, sockets are served before timers. */
 bool hf_loop_stood_still_lately(struct hf_loop *loop, uint64_t ns)
 {
 	uint64_t now = hf_loop_now(loop);
 
+	look_for_sleep(loop, now);
 	if (is_late(hf_timer_heap_first(&loop->timers), now) ||
 	    (loop->n_standstills && now - loop->stood_still_at < ns))
 		return true;
@@ -200,10 +222,10 @@ void hf_loop_run_timers(struct hf_loop *loop)
 	uint64_t newest = loop->timers.order;
 	struct hf_timer *timer = hf_timer_heap_first(&loop->timers);
 
-	if (is_late(timer, now)) {
-		loop->n_standstills++;
-		loop->stood_still_at = now;
-	}
+	if (is_late(timer, now))
+		note_standstill(loop, now);
+	if (now - loop->compared_at > HF_LOOP_STANDSTILL_NS / 4)
+		look_for_sleep(loop, now);
 	/* A timer that is started here without delay waits for the next turn. Otherwise two timers could
 	 * start each other for ever. */
 	while ((timer = hf_timer_heap_first(&loop->timers)) && timer->deadline <= now &&

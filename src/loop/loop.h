@@ -79,7 +79,8 @@ bool hf_loop_may_act(struct hf_loop *loop);
 
 /*
  * Has this process listened since a mark was made? If not, the silence of a peer means nothing. Without its
- * lease the process sent nothing. If it stood still, replies wait in its sockets: a timer runs late then.
+ * lease the process sent nothing. If it stood still, replies wait in its sockets: a timer runs late then, or
+ * the machine has slept.
  */
 struct hf_loop_mark {
 	uint64_t lease_at;

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/macros.h"
+#include "loop/backend.h"
 #include "loop/loop.h"
 #include "loop/timer.h"
 
@@ -373,6 +374,36 @@ static void test_standstill(void **state)
 	assert_false(hf_loop_stood_still_lately(loop, 0));
 }
 
+static uint64_t slept_ns;
+
+static uint64_t boottime_of_a_sleeper(struct hf_loop *sleeper)
+{
+	return hf_loop_clock(sleeper) + slept_ns;
+}
+
+/* No timer is late: their clock stood still, too. */
+static void test_sleep_of_the_machine(void **state)
+{
+	const struct hf_loop_ops *real = loop->ops;
+	struct hf_loop_ops ops = *real;
+	struct hf_loop_mark mark;
+
+	ops.boottime = boottime_of_a_sleeper;
+	loop->ops = &ops;
+	slept_ns = 0;
+	assert_false(hf_loop_stood_still_lately(loop, HF_NS_PER_S));
+	mark = hf_loop_mark(loop);
+	slept_ns = HF_LOOP_STANDSTILL_NS / 2; /* as if the turn took that long */
+	assert_false(hf_loop_stood_still_lately(loop, HF_NS_PER_S));
+	slept_ns += 5 * HF_NS_PER_S;
+	assert_true(hf_loop_stood_still_lately(loop, HF_NS_PER_S));
+	assert_true(hf_loop_stood_still(loop, &mark));
+	mark = hf_loop_mark(loop);
+	assert_false(hf_loop_stood_still_lately(loop, 0));
+	assert_false(hf_loop_stood_still(loop, &mark));
+	loop->ops = real;
+}
+
 static void test_standstill_without_the_lease(void **state)
 {
 	uint64_t now = hf_loop_boottime(loop);
@@ -514,6 +545,7 @@ int main(void)
 		TEST(test_first_turn_has_its_own_time),
 		TEST(test_posts),
 		TEST(test_standstill),
+		TEST(test_sleep_of_the_machine),
 		TEST(test_standstill_without_the_lease),
 		TEST(test_posts_before_the_end),
 		TEST(test_stop),
