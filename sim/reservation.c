@@ -120,6 +120,14 @@ static void on_shared(struct proc *proc, const struct call *call, uint32_t stat,
 	proc_go_on(proc);
 }
 
+static void forfeit(struct reservation *reservation, struct world *world)
+{
+	reservation->has = false;
+	reservation->is_phantom = true;
+	world->counts->forfeits++;
+}
+
+/* The number of its restart may have come between the grant and its reply: see learns_number(). */
 static void on_reclaimed(struct proc *proc, const struct call *call, uint32_t stat, uint64_t sent_at)
 {
 	struct host *host = proc->host;
@@ -140,6 +148,8 @@ static void on_reclaimed(struct proc *proc, const struct call *call, uint32_t st
 				   proc->svid, host->index, call->span.file);
 		take(proc, call->span.file, sent_at);
 		host->world->counts->reclaimed++;
+		if (call->made_at < host->lacked_until)
+			forfeit(reservation, host->world);
 	} else {
 		if (reservation->has && !fate_refuses(call, stat) && !reclaim_has_lost_place(host) &&
 		    host->world->server->is_up && host->world->server->life == call->server_life)
@@ -321,9 +331,7 @@ static void check_one(struct world *world, struct proc *proc, uint8_t file, cons
 	    (!server->is_complete || table->is_unreclaimed[host][index][file]))
 		return; /* it must be reclaimed, and the client does not have it before */
 	if ((!reservation->is_firm && may_forfeit) || learns_number(proc->host)) {
-		reservation->has = false;
-		reservation->is_phantom = true;
-		world->counts->forfeits++;
+		forfeit(reservation, world);
 		return;
 	}
 	world_fail(world, reservation->is_firm ? "I6" : "I3",
