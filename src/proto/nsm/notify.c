@@ -290,6 +290,12 @@ static void judge(struct notice *notice)
 
 /* The answer */
 
+/* Its client may have left while the notice was checked, and nothing else remembers the number then. */
+static bool is_known(const struct notice *notice)
+{
+	return notice->n_named > 0 && hf_client_is_registered(notice->last);
+}
+
 static void finish(struct notice *notice)
 {
 	struct hf_nsm *nsm = notice->nsm;
@@ -298,7 +304,7 @@ static void finish(struct notice *notice)
 		hf_rpc_call_note(notice->call, "IGNORED");
 		log_ignored(notice);
 	}
-	if (notice->n_named == 0 && !notice->n_denied && !notice->n_unsure && !notice->n_unproven)
+	if (!is_known(notice) && !notice->n_denied && !notice->n_unsure && !notice->n_unproven)
 		note_early(notice);
 	if (notice->n_denied || notice->n_unsure) {
 		hf_nsm_note_denied(nsm, notice->call, notice->name, notice->state, !notice->n_unsure);
