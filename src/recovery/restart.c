@@ -459,7 +459,7 @@ static bool is_in_the_way(const struct hf_lock_view *lock, const struct hf_lock_
 
 static bool is_anothers(const struct loading *loading, const struct hf_lock_view *whole)
 {
-	const struct hf_lock_scope scope = { .file = &whole->who };
+	const struct hf_lock_scope scope = { .file = &whole->who, .with_ghosts = true };
 	struct hf_lock_cursor cursor = { 0 };
 	struct hf_lock_view lock;
 
@@ -473,7 +473,7 @@ static bool is_anothers(const struct loading *loading, const struct hf_lock_view
 static bool find_own(const struct loading *loading, const struct hf_lock_view *whole, struct hf_range left,
 		     struct hf_range *rangep)
 {
-	const struct hf_lock_scope scope = { .file = &whole->who };
+	const struct hf_lock_scope scope = { .file = &whole->who, .with_ghosts = true };
 	struct hf_lock_cursor cursor = { 0 };
 	struct hf_lock_view lock;
 	bool is_found = false;
@@ -494,8 +494,10 @@ static int load_part(struct loading *loading, struct hf_lock_view *part, struct 
 	part->range = range;
 	part->tag = hf_persist_add_lock(loading->recovery, part);
 	r = hf_lock_load_add(loading->locks, part);
-	if (r)
-		return hf_trace(r < 0 ? r : -EIO);
+	if (r == HF_LOCK_E_CONFLICT)
+		return note_wrong(loading, part->tag, HF_PERSIST_LOCK);
+	if (r < 0)
+		return hf_trace(r);
 	loading->n_locks++;
 	hf_export_counts_add(loading->recovery, loading->place.export, part->who.client);
 	return 0;

@@ -937,6 +937,35 @@ static void test_part_that_is_unlocked_makes_no_lock_later(void **state)
 	assert_true(hf_lock_client_is_idle(&own->locking));
 }
 
+/* The client of the later one could not be told. */
+static void expect_later_ghost(const char *older)
+{
+	struct hf_client *new;
+
+	world_turn(&w);
+	world_kill(&w);
+	put_lock_of_run(1, older, "gone", 6, 0, 9);
+	put_lock_of_run(2, "nlm:10.0.0.2:new", "7", 7, 5, 14);
+	world_up(&w);
+	new = world_client(&w, "10.0.0.2", "new");
+	hf_crash_release_reclaimable(w.recovery, new);
+	bring_export_back();
+	world_turn(&w);
+	assert_null(hf_locks_check(hf_recovery_locks(w.recovery)));
+}
+
+static void test_older_one_than_a_ghost_is_outdated(void **state)
+{
+	expect_later_ghost("nlm:10.0.0.1:old");
+	assert_false(is_loaded("nlm:10.0.0.1:old"));
+}
+
+static void test_rest_of_an_older_one_than_the_owners_ghost(void **state)
+{
+	expect_later_ghost("nlm:10.0.0.2:new");
+	assert_int_equal(world_reclaim(&w, world_client(&w, "10.0.0.2", "new"), 1, "f", 0, 4), HF_LOCK_OK);
+}
+
 /* A run before this one checked a notice, and its tag is that of another check now. */
 static void test_tag_of_an_earlier_run_is_no_sign_of_life(void **state)
 {
@@ -1003,6 +1032,8 @@ int main(void)
 		T(test_parts_of_an_older_lock_stay),
 		T(test_rest_of_an_older_lock_is_not_later_than_others),
 		T(test_part_that_is_unlocked_makes_no_lock_later),
+		T(test_older_one_than_a_ghost_is_outdated),
+		T(test_rest_of_an_older_one_than_the_owners_ghost),
 		T(test_tag_of_an_earlier_run_is_no_sign_of_life),
 		T(test_start_over_that_is_stored_late),
 		T(test_simulated_restart_while_the_store_is_away),
