@@ -384,7 +384,7 @@ static void claim(struct hf_cluster *cluster)
 					   .key = cluster->key };
 	enum hf_node_role before;
 	size_t len = 0;
-	uint64_t sent;
+	uint64_t sent, at;
 	bool must_claim;
 	int r;
 
@@ -397,7 +397,7 @@ static void claim(struct hf_cluster *cluster)
 	if (!exports)
 		hf_node_failed(cluster->node, read_clock());
 	/* Its process may have been told to end meanwhile. */
-	must_claim = exports && hf_node_next(cluster->node, &sent) == HF_NODE_CLAIM;
+	must_claim = exports && hf_node_next(cluster->node, &at) == HF_NODE_CLAIM;
 	cluster->is_claiming = must_claim;
 	pthread_mutex_unlock(&cluster->lock);
 	if (!must_claim)

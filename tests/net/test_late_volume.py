@@ -64,6 +64,10 @@ class LateVolume(Exported):
     def hold_and_come_late(self):
         lock = self.lock_of(self.a, 0, 10)
         self.assert_granted(self.a, lock)
+        self.come_late()
+        return lock
+
+    def come_late(self):
         self.daemon.crash()
         for host in self.hosts:
             host.drop_callers()
@@ -71,7 +75,6 @@ class LateVolume(Exported):
         self.daemon.start()
         self.mount()
         self.reload()
-        return lock
 
 
 class Reclaims(LateVolume):
@@ -90,6 +93,14 @@ class GoesOn(LateVolume):
         self.assert_denied(self.b, self.lock_of(self.b, 0, 10))
         self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
         self.assert_granted(self.b, self.lock_of(self.b, 0, 10))
+
+    def test_no_other_client_gets_what_it_reserved(self):
+        mine = self.lock_of(self.a, access=2, deny=3)
+        self.assertEqual(self.a.share(mine), nlm.S_GRANTED)
+        self.come_late()
+        self.assertEqual(self.b.share(self.lock_of(self.b, access=2, deny=3)), nlm.S_DENIED)
+        self.assertEqual(self.a.unshare(mine), nlm.S_GRANTED)
+        self.assertEqual(self.b.share(self.lock_of(self.b, access=2, deny=3)), nlm.S_GRANTED)
 
 
 del LateVolume
