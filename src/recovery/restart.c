@@ -457,34 +457,47 @@ static bool is_in_the_way(const struct hf_lock_view *lock, const struct hf_lock_
 		has_same_owner(lock, later));
 }
 
-static bool is_anothers(const struct loading *loading, const struct hf_lock_view *whole)
-{
-	const struct hf_lock_scope scope = { .file = &whole->who, .with_ghosts = true };
-	struct hf_lock_cursor cursor = { 0 };
-	struct hf_lock_view lock;
+struct ranges {
+	struct hf_range *all;
+	size_t n, room;
+};
 
-	while (hf_lock_next_lock(loading->recovery->locks, &scope, &cursor, &lock))
-		if (is_in_the_way(&lock, whole) && !has_same_owner(&lock, whole))
-			return true;
-	return false;
+static int note_range(struct ranges *ranges, struct hf_range range)
+{
+	if (ranges->n == ranges->room) {
+		size_t room = ranges->room ? 2 * ranges->room : 16;
+		struct hf_range *all = realloc(ranges->all, room * sizeof(*all));
+
+		if (!all)
+			return hf_trace(-ENOMEM);
+		ranges->all = all;
+		ranges->room = room;
+	}
+	ranges->all[ranges->n++] = range;
+	return 0;
 }
 
-/* The first of the owner's locks in @left. */
-static bool find_own(const struct loading *loading, const struct hf_lock_view *whole, struct hf_range left,
-		     struct hf_range *rangep)
+static int compare_starts(const void *one, const void *other)
+{
+	const struct hf_range *a = one, *b = other;
+
+	return (a->start > b->start) - (a->start < b->start);
+}
+
+/* What lies in the way of @whole: the owner's own ranges, in order. 1: another owner has something there. */
+static int find_own(const struct loading *loading, const struct hf_lock_view *whole, struct ranges *own)
 {
 	const struct hf_lock_scope scope = { .file = &whole->who, .with_ghosts = true };
 	struct hf_lock_cursor cursor = { 0 };
 	struct hf_lock_view lock;
-	bool is_found = false;
+	int r = 0;
 
-	while (hf_lock_next_lock(loading->recovery->locks, &scope, &cursor, &lock))
-		if (has_same_owner(&lock, whole) && hf_range_overlaps(lock.range, left) &&
-		    (!is_found || lock.range.start < rangep->start)) {
-			*rangep = lock.range;
-			is_found = true;
-		}
-	return is_found;
+	while (r == 0 && hf_lock_next_lock(loading->recovery->locks, &scope, &cursor, &lock))
+		if (is_in_the_way(&lock, whole))
+			r = has_same_owner(&lock, whole) ? note_range(own, lock.range) : 1;
+	if (own->n)
+		qsort(own->all, own->n, sizeof(*own->all), compare_starts);
+	return r;
 }
 
 static int load_part(struct loading *loading, struct hf_lock_view *part, struct hf_range range)
@@ -503,25 +516,36 @@ static int load_part(struct loading *loading, struct hf_lock_view *part, struct 
 	return 0;
 }
 
+static int load_rest(struct loading *loading, struct hf_lock_view *part, const struct ranges *own)
+{
+	struct hf_range left = part->range;
+	bool is_left = true;
+	int r = 0;
+
+	for (size_t i = 0; i < own->n && r == 0 && is_left; i++) {
+		struct hf_range taken = own->all[i];
+
+		if (taken.start > left.start)
+			r = load_part(loading, part, (struct hf_range){ left.start, taken.start - 1 });
+		is_left = taken.end < left.end;
+		if (is_left)
+			left.start = HF_MAX(left.start, taken.end + 1);
+	}
+	return r == 0 && is_left ? load_part(loading, part, left) : r;
+}
+
 /* A later lock conflicts with this one. If another owner has it, all of this one is outdated. What later
  * locks of the same owner leave of it is still the owner's: that is stored anew, before the record goes. */
 static int settle_conflict(struct loading *loading, const struct hf_store_lock *fact,
 			   struct hf_client *client)
 {
 	struct hf_lock_view part = *view_lock(loading, fact, client);
-	struct hf_range left = part.range, own;
-	bool is_owned = !is_anothers(loading, &part), is_cut;
-	int r = 0;
+	struct ranges own = { 0 };
+	int r = find_own(loading, &part, &own);
 
-	while (r == 0 && is_owned) {
-		is_cut = find_own(loading, &part, left, &own);
-		if (!is_cut)
-			r = load_part(loading, &part, left);
-		else if (own.start > left.start)
-			r = load_part(loading, &part, (struct hf_range){ left.start, own.start - 1 });
-		is_owned = is_cut && own.end < left.end;
-		left.start = is_owned ? own.end + 1 : left.start;
-	}
+	if (r == 0)
+		r = load_rest(loading, &part, &own);
+	free(own.all);
 	return r < 0 ? r : note_wrong(loading, fact->id, HF_PERSIST_LOCK);
 }
 
