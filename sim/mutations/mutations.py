@@ -676,11 +676,14 @@ TEST_MUTATIONS = [
      "return hf_nsm_is_local_watch(doubt->nsm, client) ? client->sm_state :", "return"),
     ("silence counts of a process that stood still", "src/rpc/client.c",
      "(hf_loop_stood_still(loop, &pending->mark) && pending->n_again < MAX_AGAIN);", "(pending->n_again > MAX_AGAIN);"),
+    ("a reservation is reclaimed within the limits only", f"{LOCK}/reservation.c",
+     "who, !reservation, reclaim)", "who, !reservation, false)"),
     ("a node that leaves claims the service again", NODE, "node->is_leaving || now < node->not_before", "now < node->not_before"),
 ]
 
 TESTS = {
     "a node that leaves claims the service again": "unit/cluster/test_node",
+    "a reservation is reclaimed within the limits only": "unit/lock/test_room",
     "an UNLOCK that its port refuses vouches for the life before it": "net/test_trust_tls_locks",
     "what is taken while a notice is checked goes with the rest": "unit/client/test_client",
     "the statd of another host behind the address is believed": "net/test_trust_notices",

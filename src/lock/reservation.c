@@ -289,7 +289,7 @@ int hf_lock_reserve_once(struct hf_locks *locks, const struct hf_lock_target *wh
 		return HF_LOCK_E_CONFLICT;
 	/* What was restored is counted already. */
 	is_counted = reclaim && reservation && (reservation->n_unreclaimed || reservation->n_unsure);
-	if (!is_counted && !hf_room_for_reservation(locks, file, who, !reservation))
+	if (!is_counted && !hf_room_for_reservation(locks, file, who, !reservation, reclaim))
 		return hf_room_refuse(locks, file, who, HF_ROOM_TO_RESERVE, 1);
 	r = reserve(locks, who, file, reservation);
 	if (r < 0)

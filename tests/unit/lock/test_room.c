@@ -156,6 +156,46 @@ static void test_half_of_the_reservations(void **state)
 	assert_int_equal(reserve(2, "s", 5), HF_LOCK_OK);
 }
 
+/* How many reservations a client gets, each in a file of its own, until one is refused. */
+static unsigned int reserve_many(const char *prefix, bool reclaim)
+{
+	struct hf_lock_target who;
+	unsigned int n = 0;
+	char file[16];
+	int r;
+
+	do {
+		snprintf(file, sizeof(file), "%s%u", prefix, n);
+		who = target(0, 0, file, 5);
+		r = hf_lock_reserve(rig.locks, &who, 1, 0, 0, reclaim);
+		n += r == HF_LOCK_OK;
+	} while (r == HF_LOCK_OK);
+	assert_int_equal(r, HF_LOCK_E_LIMIT);
+	return n;
+}
+
+/* What a client reclaims may be up to twice its limits: it may come in another order than it was made in, and
+ * the last record, which alone may exceed the limit of memory, may then be a larger one. */
+static void test_reclaimed_reservations(void **state)
+{
+	open_with((struct hf_lock_limits){ .reservations_per_client = 4 });
+	assert_int_equal(reserve_many("new", false), 4);
+	hf_lock_set_grace(rig.locks, true);
+	assert_int_equal(reserve_many("old", true), 4);
+	hf_lock_set_grace(rig.locks, false);
+}
+
+static void test_memory_of_reclaimed_reservations(void **state)
+{
+	unsigned int n;
+
+	open_with((struct hf_lock_limits){ .bytes_per_client = 4096 });
+	n = reserve_many("new", false);
+	hf_lock_set_grace(rig.locks, true);
+	assert_in_range(reserve_many("old", true), n - 1, n + 1);
+	hf_lock_set_grace(rig.locks, false);
+}
+
 static void test_bytes(void **state)
 {
 	uint64_t n = 0, n_others = 0;
@@ -263,6 +303,8 @@ int main(void)
 		T(test_refusals_are_counted_by_limit),
 		T(test_half_of_the_waiters),
 		T(test_half_of_the_reservations),
+		T(test_reclaimed_reservations),
+		T(test_memory_of_reclaimed_reservations),
 		T(test_bytes),
 		T(test_long_owner_handles),
 		T(test_bytes_are_not_too_few),
