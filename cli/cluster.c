@@ -173,10 +173,19 @@ static bool is_by_this_node(const json_t *after)
 	return node && cli_text_is(json_object_get(after, "last_takeover"), "to", node);
 }
 
-/* Another node took the service instead of this one. */
+static bool has_lease(const json_t *after)
+{
+	const char *node = cli_text(after, "node");
+
+	return node && cli_text_is(json_object_get(after, "lease"), "holder", node);
+}
+
+/* Another node took the service instead of this one. While this node has the lease, the report is of a
+ * takeover before. */
 static bool is_lost(const json_t *before, const json_t *after, bool takes)
 {
-	return takes && is_new(before, after) && cli_text(after, "node") && !is_by_this_node(after);
+	return takes && is_new(before, after) && cli_text(after, "node") && !is_by_this_node(after) &&
+	       !has_lease(after);
 }
 
 static int tell_result(const struct cli *cli, const json_t *before, const json_t *after)

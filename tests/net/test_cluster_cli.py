@@ -176,6 +176,16 @@ class Orders(ClusterPlay):
         self.changes(late, {**late, "role": "active"}, taken)
         self.assertIn("The service moved from b to a in 3.91 s", self.run_cli("cluster", "take").stdout)
 
+    def test_the_report_before_may_come_when_this_node_has_the_lease(self):
+        self.be_standby()
+        self.api.set("POST", "/api/v1/cluster/take", 202, ACCEPTED)
+        self.api.set("GET", "/readyz", 200, {"status": "ok"})
+        mine = {**self.cluster, "epoch": 8, "lease": {**self.cluster["lease"], "holder": "a"}}
+        late = {**mine, "last_takeover": {**TAKEOVER, "at": "2027-01-15T08:59:59.000Z", "from": "a", "to": "b"}}
+        taken = {**mine, "role": "active", "last_takeover": {**TAKEOVER, "at": "2027-01-15T09:00:01.000Z"}}
+        self.changes(mine, late, late, {**late, "role": "active"}, taken)
+        self.assertIn("The service moved from b to a in 3.91 s", self.run_cli("cluster", "take").stdout)
+
     def test_another_node_was_faster(self):
         self.be_standby()
         self.api.set("POST", "/api/v1/cluster/take", 202, ACCEPTED)
