@@ -495,6 +495,23 @@ static void go_on(struct world *world)
 	order_note_restored(world);
 }
 
+/* The server registers the client of a stored lock that lacks a registration. Such a lock does not say from
+ * which port it came. */
+static void note_lost_ports(struct world *world)
+{
+	struct hf_clients *clients = hf_recovery_clients(world->server->recovery);
+	struct hf_client *client;
+	struct host *host;
+	uint64_t serial = 0;
+
+	for (; (client = hf_clients_next(clients, serial)); hf_client_unref(client)) {
+		serial = client->serial;
+		host = nat_owner(world, &client->address, client->name);
+		if (host && !client->is_privileged && !disk_has_client(world, client->id))
+			host->is_port_lost = true;
+	}
+}
+
 void check_started(struct world *world)
 {
 	struct server *server = world->server;
@@ -508,6 +525,7 @@ void check_started(struct world *world)
 	/* It lacks files, and its number rises as soon as the store has that. Nothing is granted before. */
 	server->is_feigning = reload_lacks_files(server) && hf_phase_is_raising(server->recovery);
 	check_number(world);
+	note_lost_ports(world);
 	flood_server_started(world);
 	hf_recovery_grace_info(server->recovery, &grace);
 	server->grace_is_on = grace.is_active || server->is_feigning;

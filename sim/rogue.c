@@ -209,6 +209,20 @@ static void forge(struct world *world, const struct host *victim)
 	net_send(world, &from, &to, message, (size_t)(out.p - message));
 }
 
+/* Does the server know that the host locks from a reserved port? It learns it again with its next lock. */
+static bool is_port_known(struct world *world, const struct host *victim)
+{
+	struct hf_client *client = NULL;
+	bool is_known = true;
+
+	while (victim->is_port_lost && world->server->recovery && is_known &&
+	       (client = hf_clients_next_at(hf_recovery_clients(world->server->recovery), &victim->addr,
+					    client)))
+		is_known = client->is_privileged;
+	hf_client_unref(client);
+	return is_known;
+}
+
 /* An ordinary user of the victim's host: it has no reserved port, but can give any name. The reply goes to no
  * socket of the host itself. */
 static void forge_at_home(struct world *world, const struct host *victim)
@@ -220,8 +234,8 @@ static void forge_at_home(struct world *world, const struct host *victim)
 	uint8_t message[MAX_MESSAGE];
 	struct hf_xdr_out out;
 
-	if (victim->is_ordinary)
-		return; /* that is what its own calls are */
+	if (victim->is_ordinary || !is_port_known(world, victim))
+		return; /* from an ordinary port come its own calls, too, as far as the server knows */
 	from.port = USER_PORT;
 	to.port = SERVER_PORT;
 	hf_xdr_out_init(&out, message, sizeof(message));

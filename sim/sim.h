@@ -691,7 +691,9 @@ struct host {
 	bool has_late_statd;  /* at its next boot, in a sequence */
 	bool frees_without_number; /* its FREE_ALL says 0 */
 	enum notice_name notice_name;
-	bool is_ordinary; /* it calls from an ordinary port, over TCP */
+	bool is_ordinary;  /* it calls from an ordinary port, over TCP */
+	bool is_port_lost; /* its locks were stored, and its registration, which says from which port, was not
+			    */
 	struct rng ordinary_rng;
 	struct hf_timer repeat_timer;
 	bool uses_reservations;
@@ -1333,7 +1335,8 @@ void reclaim_answer(struct host *host, struct call *call, uint32_t stat, uint64_
 void reclaim_init(struct host *host);
 void reclaim_go_on(struct host *host, uint64_t delay_ns);
 bool reclaim_retries(const struct call *call, uint32_t stat); /* it is repeated */
-bool reclaim_has_lost_place(const struct host *host); /* its registration was lost, and another has its place */
+bool reclaim_has_lost_place(
+	const struct host *host); /* its registration was lost, and another has its place */
 
 /* MONITOR (monitor.c) */
 void monitor_init(struct world *world);
