@@ -528,6 +528,11 @@ static uint64_t last_contact(void *user, const struct hf_addr *peer, uint64_t no
 	return hf_rpc_server_last_contact(d->rpc, peer, now);
 }
 
+static bool is_export_used(void *user, uint32_t number)
+{
+	return hf_recovery_uses_export(user, number);
+}
+
 static int make_locks(struct daemon *d)
 {
 	struct hf_recovery_options options;
@@ -562,6 +567,8 @@ static int make_locks(struct daemon *d)
 	if (r < 0)
 		return r;
 	hf_file_service_set_locks(d->files, hf_recovery_locks(d->recovery));
+	hf_file_service_table(d->files)->is_used = is_export_used;
+	hf_file_service_table(d->files)->is_used_user = d->recovery;
 	nlm.recovery = nsm.recovery = d->recovery;
 	nlm.presence = nsm.presence = d->presence;
 	nlm.send = send_datagram;

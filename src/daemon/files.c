@@ -279,8 +279,7 @@ int hf_file_service_take(struct hf_file_service *service, struct hf_export_list 
 		r = hf_exports_publish(service->exports, list);
 	if (r < 0)
 		return hf_trace(r);
-	for (size_t i = 0; i < shared.n; i++)
-		hf_export_table_note(&service->export_table, shared.items[i]);
+	hf_export_table_note(&service->export_table, &shared);
 	return 0;
 }
 
@@ -382,7 +381,6 @@ void hf_file_service_show_limits(struct hf_file_service *service, struct hf_limi
 void hf_file_service_set_locks(struct hf_file_service *service, struct hf_locks *locks)
 {
 	hf_local_set_locks(service->local, locks);
-	service->export_table.locks = locks;
 	if (hf_export_table_has_local_locks(&service->export_table))
 		hf_local_restore(service->local);
 }

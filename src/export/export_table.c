@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/log.h"
 
 void hf_export_table_deinit(struct hf_export_table *table)
 {
@@ -27,14 +28,6 @@ static uint32_t number_of(const struct hf_export_table *table, uint64_t export_i
 static const struct hf_export_entry *entry_at(const struct hf_export_table *table, uint32_t number)
 {
 	return number >= 1 && number <= table->n ? &table->entries[number - 1] : NULL;
-}
-
-static uint64_t home_on(const struct hf_export_table *table, dev_t device, uint64_t otherwise)
-{
-	for (size_t i = 0; i < table->n; i++)
-		if (table->entries[i].device == device)
-			return table->entries[i].home;
-	return otherwise;
 }
 
 int hf_export_table_add(struct hf_export_table *table, const struct hf_export *export)
@@ -60,60 +53,88 @@ int hf_export_table_add(struct hf_export_table *table, const struct hf_export *e
 	return 0;
 }
 
-static bool has_home(const struct hf_export_table *table, uint32_t number, uint64_t home)
-{
-	const struct hf_export_entry *entry = entry_at(table, number);
+/* Homes */
 
-	return entry && entry->home == home;
+static bool is_used(const struct hf_export_table *table, const struct hf_export_entry *entry)
+{
+	return entry->home_device && table->is_used &&
+	       table->is_used(table->is_used_user, (uint32_t)(entry - table->entries) + 1);
 }
 
-/* Is there anything in the lock table whose key contains this home? */
-static bool is_needed(const struct hf_export_table *table, uint64_t home)
+/* The home of a file system: that of an export there which is bound, or else that of the first one. */
+static uint64_t home_on(const struct hf_export_table *table, dev_t device, uint64_t otherwise)
 {
-	struct hf_lock_reservation_view reservation;
-	struct hf_lock_cursor cursor = { 0 };
-	struct hf_lock_view view;
+	const struct hf_export_entry *first = NULL;
 
-	if (!table->locks)
-		return false;
-	while (hf_lock_next_lock(table->locks, NULL, &cursor, &view))
-		if (has_home(table, view.who.export, home))
-			return true;
-	cursor = (struct hf_lock_cursor){ 0 };
-	while (hf_lock_next_waiter(table->locks, NULL, &cursor, &view))
-		if (has_home(table, view.who.export, home))
-			return true;
-	cursor = (struct hf_lock_cursor){ 0 };
-	while (hf_lock_next_reservation(table->locks, NULL, &cursor, &reservation))
-		if (has_home(table, reservation.export, home))
-			return true;
-	return false;
+	for (size_t i = 0; i < table->n; i++) {
+		const struct hf_export_entry *entry = &table->entries[i];
+
+		if (entry->device != device)
+			continue;
+		if (entry->is_bound)
+			return entry->home;
+		if (!first && entry->home_device == device)
+			first = entry;
+	}
+	return first ? first->home : otherwise;
 }
 
-/* The directory may be on another file system than at the last reload: a volume was mounted there. What is
- * locked in it stays under the keys that it has, and all calls must find it there. So the home changes only
- * when no lock needs it. */
-static void settle_home(struct hf_export_table *table, struct hf_export_entry *entry, dev_t device)
+static void warn_of_two_homes(const struct hf_export_entry *entry)
 {
-	if (entry->device == device || (entry->device && is_needed(table, entry->home)))
+	char name[256];
+
+	hf_log_quote(name, sizeof(name), entry->name, strlen(entry->name));
+	hf_log_warn(
+		"since this reload an export is on the file system of another one, and clients have locks by "
+		"both: a lock by one does not exclude a lock by the other, until either has none and the "
+		"configuration is loaded again",
+		"export=%s", name);
+}
+
+static void settle_home(struct hf_export_table *table, struct hf_export_entry *entry)
+{
+	uint64_t home = home_on(table, entry->device, entry->export_id);
+
+	if (entry->is_bound || (home != entry->home && is_used(table, entry))) {
+		if (home != entry->home)
+			warn_of_two_homes(entry);
 		return;
-	entry->home = home_on(table, device, entry->export_id);
-	entry->device = device;
+	}
+	entry->home = home;
+	entry->home_device = entry->device;
 }
 
-void hf_export_table_note(struct hf_export_table *table, const struct hf_export *export)
+static void settle_homes(struct hf_export_table *table)
 {
-	uint32_t number = number_of(table, export->id);
-	struct hf_export_entry *entry;
+	for (size_t i = 0; i < table->n; i++) {
+		struct hf_export_entry *entry = &table->entries[i];
 
-	assert(number);
-	entry = &table->entries[number - 1];
-	settle_home(table, entry, export->volume->root_stat.st_dev);
+		entry->is_bound = entry->home_device != entry->device && is_used(table, entry);
+	}
+	for (size_t i = 0; i < table->n; i++)
+		if (table->entries[i].device)
+			settle_home(table, &table->entries[i]);
+}
+
+static void note(struct hf_export_entry *entry, const struct hf_export *export)
+{
+	entry->device = export->volume->root_stat.st_dev;
 	entry->local_locks = hf_export_local_locks(export);
 	entry->transport = export->settings.transport;
 	entry->is_secure = false;
 	for (size_t i = 0; i < export->settings.n_rules; i++)
 		entry->is_secure |= export->settings.rules[i].secure;
+}
+
+void hf_export_table_note(struct hf_export_table *table, const struct hf_export_list *exports)
+{
+	for (size_t i = 0; i < exports->n; i++) {
+		uint32_t number = number_of(table, exports->items[i]->id);
+
+		assert(number);
+		note(&table->entries[number - 1], exports->items[i]);
+	}
+	settle_homes(table);
 }
 
 bool hf_export_table_has_local_locks(const struct hf_export_table *table)

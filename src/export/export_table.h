@@ -7,9 +7,11 @@
  * inside another, two with a hard link between them. If they are on one file
  * system, the lock table must see one file. All exports of a file system
  * therefore have one home, the first of them, and the lock table knows a file
- * by its handle in the home. A home stays the same as long as anything is locked
- * under it, also when a reload removes exports, or finds a directory on another
- * file system. It is not stored.
+ * by its handle in the home. A reload may find the directory of an export on
+ * another file system, because a volume was mounted there. The export gets the
+ * home of that one, unless something is locked by the export: all calls must find
+ * that under the key that it has. Then the other exports there take over its
+ * home. A home is not stored.
  */
 #pragma once
 
@@ -24,8 +26,10 @@
 
 struct hf_export_entry {
 	uint64_t export_id;
-	uint64_t home; /* id of the home export */
-	dev_t device;  /* of the file system, for which it has this home; 0: not exported yet */
+	uint64_t home;     /* id of the home export */
+	dev_t device;      /* its file system at the last reload that had it; 0: not exported yet */
+	dev_t home_device; /* the file system for which it has this home; 0: none yet */
+	bool is_bound;     /* of settle_homes(): it keeps a home that it has for another file system */
 	enum hf_local_locks local_locks; /* OFF until it is exported, then as configured */
 	enum hf_transport transport;     /* ANY until it is exported, then as configured last */
 	bool is_secure;                  /* one of its rules is, in the last configuration that had it */
@@ -33,8 +37,10 @@ struct hf_export_entry {
 };
 
 struct hf_export_table {
-	struct hf_exports *exports;      /* their key seals the handles */
-	const struct hf_locks *locks;    /* NULL: there are none yet */
+	struct hf_exports *exports; /* their key seals the handles */
+	/* Is anything locked by this export, or still to be reclaimed? NULL: nothing is. */
+	bool (*is_used)(void *user, uint32_t number);
+	void *is_used_user;
 	struct hf_export_entry *entries; /* the number is the index, from 1 */
 	size_t n;
 };
@@ -42,8 +48,8 @@ struct hf_export_table {
 void hf_export_table_deinit(struct hf_export_table *table);
 /* Gives it a number, if it has none. Nothing else changes, because the caller may still fail to export it. */
 int hf_export_table_add(struct hf_export_table *table, const struct hf_export *export);
-/* Records the export as it is configured now. */
-void hf_export_table_note(struct hf_export_table *table, const struct hf_export *export);
+/* Records the exports as they are configured now. */
+void hf_export_table_note(struct hf_export_table *table, const struct hf_export_list *exports);
 /* Does any export have local locks? */
 bool hf_export_table_has_local_locks(const struct hf_export_table *table);
 

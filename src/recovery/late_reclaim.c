@@ -35,6 +35,7 @@ struct late_file {
 /* What an owner had, gets or asks for in a file. */
 struct item {
 	struct hf_lock_client *client;
+	uint32_t export;
 	bool is_reservation;
 	/* A lock */
 	uint8_t owner_kind;
@@ -66,6 +67,7 @@ static struct item item_of_lock(const struct hf_lock_target *who, struct hf_rang
 {
 	return (struct item){
 		.client = who->client,
+		.export = who->export,
 		.owner_kind = who->owner_kind,
 		.mode = (uint8_t)mode,
 		.owner_id = who->owner_id,
@@ -77,6 +79,7 @@ static struct item item_of_reservation(const struct hf_lock_reservation_view *re
 {
 	return (struct item){
 		.client = reservation->client,
+		.export = reservation->export,
 		.is_reservation = true,
 		.oh = reservation->oh,
 		.access = reservation->access,
@@ -369,6 +372,15 @@ bool hf_late_reclaim_reservation_settled(struct hf_recovery *recovery,
 	if (--late->what.count == 0)
 		forget_with_file(recovery, late);
 	return true;
+}
+
+bool hf_late_reclaim_is_in(const struct hf_recovery *recovery, uint32_t export)
+{
+	hf_list_for_each(link, &recovery->late_reclaims.by_age) {
+		if (hf_list_entry(link, const struct late, by_age)->what.export == export)
+			return true;
+	}
+	return false;
 }
 
 /* Life */

@@ -18,13 +18,18 @@ from exported import Exported
 from nsm import Host
 from play import main
 
+GIVEN_UP = "client not told of the server's restart: giving up"
+TWO_HOMES = "since this reload an export is on the file system of another one, and clients have locks by both"
+
+
+def exported(name, folder=None):
+    return f"{{{{path: {{base}}/{folder or name}, name: /{name}, squash: none, local_locks: off}}}}"
+
 
 class LateVolume(Exported):
     host_class = Host
     folders = ("two", "one", "volume")  # files are made in the first
-    exports = tuple(
-        f"{{{{path: {{base}}/{name}, name: /{name}, squash: none, local_locks: off}}}}" for name in ("one", "two")
-    )
+    exports = tuple(exported(name) for name in ("one", "two"))
     settings = (
         "store.backend=lmdb", "recovery.grace=auto", "recovery.window_seconds=3600", "api.listen=127.0.0.1:0"
     )  # fmt: skip
@@ -41,6 +46,11 @@ class LateVolume(Exported):
         self.addCleanup(self.leave_without)
         self.restart()
         super().setUp()
+        self.log_began = len(self.daemon.log)
+
+    def log(self):
+        """Of this test."""
+        return self.daemon.log[self.log_began :]
 
     def handle_of(self, path, share="/two", folder=None):
         return super().handle_of(path, share, folder)
@@ -68,18 +78,49 @@ class LateVolume(Exported):
         return lock
 
     def come_late(self):
+        self.start_without()
+        self.mount()
+        self.reload()
+
+    def start_without(self):
         self.daemon.crash()
         for host in self.hosts:
             host.drop_callers()
         self.umount()
         self.daemon.start()
-        self.mount()
-        self.reload()
 
 
 class Reclaims(LateVolume):
     def test_lock_is_reclaimed(self):
         lock = self.hold_and_come_late()
+        self.assertEqual(self.a.lock(lock.but(reclaim=True, state=0)), nlm.S_GRANTED)
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+
+    def test_lock_is_reclaimed_after_grace(self):
+        """The server has dropped it, and knows that no other client had the range since."""
+        lock = self.lock_of(self.a, 0, 10)
+        self.assert_granted(self.a, lock)
+        self.start_without()
+        self.assertEqual(self.rest.call("POST", "/api/v1/grace/end", token=True).status, 200)
+        self.mount()
+        self.reload()
+        self.assertEqual(self.a.lock(lock.but(reclaim=True, state=0)), nlm.S_GRANTED)
+        self.assert_denied(self.b, self.lock_of(self.b, 0, 10))
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+
+
+class Ghost(LateVolume):
+    settings = (*LateVolume.settings, "recovery.notify_timeout_ms=300", "recovery.notify_retry_seconds=3")
+
+    def test_lock_of_a_client_that_could_not_be_told_is_reclaimed(self):
+        lock = self.lock_of(self.a, 0, 10)
+        self.assert_granted(self.a, lock)
+        self.a.deaf = True
+        self.addCleanup(setattr, self.a, "deaf", False)
+        self.start_without()
+        self.until(lambda: GIVEN_UP in self.log(), "it is given up")
+        self.mount()
+        self.reload()
         self.assertEqual(self.a.lock(lock.but(reclaim=True, state=0)), nlm.S_GRANTED)
         self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
 
@@ -101,6 +142,55 @@ class GoesOn(LateVolume):
         self.assertEqual(self.b.share(self.lock_of(self.b, access=2, deny=3)), nlm.S_DENIED)
         self.assertEqual(self.a.unshare(mine), nlm.S_GRANTED)
         self.assertEqual(self.b.share(self.lock_of(self.b, access=2, deny=3)), nlm.S_GRANTED)
+
+
+class Beside(LateVolume):
+    """One more export of the volume, which is there from the start."""
+
+    settings = GoesOn.settings
+    more = "three"
+    exports = (*LateVolume.exports, exported(more, "volume"))
+
+    def share_of_volume(self):
+        return self.handle_of(os.path.join(self.base, "volume", os.path.basename(self.path)), f"/{self.more}", "volume")
+
+    def test_lock_excludes_a_lock_by_the_other_export(self):
+        lock = self.hold_and_come_late()
+        late = self.lock_of(self.b, 0, 10, fh=self.share_of_volume())
+        self.assert_denied(self.b, late)
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        self.assert_granted(self.b, late)
+        self.assert_denied(self.a, lock)
+        self.assertEqual(self.b.unlock(late), nlm.S_GRANTED)
+
+    def test_lock_by_the_other_export_excludes(self):
+        """Once nothing is locked by the export that came late, both have the home of the volume."""
+        lock = self.hold_and_come_late()
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        self.reload()
+        late = self.lock_of(self.b, 0, 10, fh=self.share_of_volume())
+        self.assert_granted(self.b, late)
+        self.assert_denied(self.a, lock)
+        self.assertEqual(self.b.unlock(late), nlm.S_GRANTED)
+        self.assertNotIn(TWO_HOMES, self.log())
+
+    def test_locks_by_both_are_told_of(self):
+        lock = self.lock_of(self.a, 0, 10)
+        other = self.lock_of(self.b, 20, 10, fh=self.share_of_volume())
+        self.assert_granted(self.a, lock)
+        self.assert_granted(self.b, other)
+        self.come_late()
+        self.assertIn(TWO_HOMES, self.log())
+        self.assertEqual(self.a.unlock(lock), nlm.S_GRANTED)
+        self.reload()
+        self.assert_denied(self.a, self.lock_of(self.a, 20, 10))
+        self.assertEqual(self.b.unlock(other), nlm.S_GRANTED)
+
+
+class BesideFirst(Beside):
+    """It is the first in the list."""
+
+    exports = (exported(Beside.more, "volume"), *LateVolume.exports)
 
 
 del LateVolume

@@ -27,7 +27,7 @@ static void test_export_that_was_only_added_is_not_found(void **state)
 	assert_int_equal(hf_exports_prepare(exports, &settings, 1, &list, &n_failed), 0);
 	assert_int_equal(hf_export_table_add(&table, list.items[0]), 0);
 	assert_false(hf_export_table_find(&table, hf_bytes_of_str("/data"), &number));
-	hf_export_table_note(&table, list.items[0]);
+	hf_export_table_note(&table, &list);
 	assert_true(hf_export_table_find(&table, hf_bytes_of_str("/data"), &number));
 	assert_int_equal(number, 1);
 	hf_export_list_clear(&list);
