@@ -83,24 +83,38 @@ static uint64_t waiter_key(struct hf_rb_node *node)
 
 /* LOCKS OF A FILE */
 
-static struct hf_lock *lock_behind(const struct hf_tree *tree, const struct hf_lock_cursor *cursor,
-				   bool with_ghosts)
+static struct hf_spot spot_behind(const struct hf_tree *tree, const struct hf_lock_cursor *cursor,
+				  const struct hf_range *range)
 {
-	struct hf_spot spot =
-		cursor->begun ? hf_tree_behind(tree, cursor->start, cursor->id) : hf_tree_begin(tree);
+	if (cursor->begun)
+		return hf_tree_behind(tree, cursor->start, cursor->id);
+	return range ? hf_tree_first(tree, NULL, *range) : hf_tree_begin(tree);
+}
 
-	while (!with_ghosts && hf_spot_lock(&spot) && hf_spot_lock(&spot)->flags & HF_LOCK_GHOST)
+static bool is_in_scope(const struct hf_lock *lock, const struct hf_lock_scope *scope)
+{
+	return (scope->with_ghosts || !(lock->flags & HF_LOCK_GHOST)) &&
+	       (!scope->range || lock->end >= scope->range->start);
+}
+
+static struct hf_lock *lock_behind(const struct hf_tree *tree, const struct hf_lock_cursor *cursor,
+				   const struct hf_lock_scope *scope)
+{
+	struct hf_spot spot = spot_behind(tree, cursor, scope->range);
+	struct hf_lock *lock;
+
+	while ((lock = hf_spot_lock(&spot)) && !is_in_scope(lock, scope))
 		hf_spot_next(&spot);
-	return hf_spot_lock(&spot);
+	return lock && scope->range && lock->start > scope->range->end ? NULL : lock;
 }
 
 static struct hf_lock *next_in_file(const struct hf_lock_file *file, struct hf_lock_cursor *cursor,
-				    bool with_ghosts)
+				    const struct hf_lock_scope *scope)
 {
 	if (file->id != cursor->file)
 		*cursor = (struct hf_lock_cursor){ .file = file->id };
 	for (; cursor->mode < HF_ARRAY_SIZE(file->trees); cursor->mode++, cursor->begun = false) {
-		struct hf_lock *lock = lock_behind(&file->trees[cursor->mode], cursor, with_ghosts);
+		struct hf_lock *lock = lock_behind(&file->trees[cursor->mode], cursor, scope);
 
 		if (!lock)
 			continue;
@@ -117,7 +131,7 @@ static struct hf_lock *next_of_all(const struct hf_locks *locks, struct hf_lock_
 	struct hf_lock_file *file = file_of(first_from(&locks->by_id, cursor->file, file_key));
 
 	for (; file; file = file_of(hf_rb_next(&file->by_id))) {
-		struct hf_lock *lock = next_in_file(file, cursor, false);
+		struct hf_lock *lock = next_in_file(file, cursor, &(struct hf_lock_scope){ 0 });
 
 		if (lock)
 			return lock;
@@ -173,7 +187,7 @@ bool hf_lock_next_lock(const struct hf_locks *locks, const struct hf_lock_scope 
 		lock = next_of_client(scope->client, cursor);
 	} else if (scope && scope->file) {
 		file = hf_lock_file_of(locks, scope->file->handle);
-		lock = file ? next_in_file(file, cursor, scope->with_ghosts) : NULL;
+		lock = file ? next_in_file(file, cursor, scope) : NULL;
 	} else {
 		lock = next_of_all(locks, cursor);
 	}

@@ -482,6 +482,9 @@ HF_DEFINE_CLEANUP(struct hf_lock_load *, hf_lock_load_free)
 
 /* The same for reservations: @reservation->count of them wait to be reclaimed. CONFLICT: the store lies. */
 int hf_lock_restore_reservation(struct hf_locks *locks, const struct hf_lock_reservation_view *reservation);
+/* Removes restored records that conflict with @later, or are of the same, and have lower tags, so that it can
+ * be restored. Those that their owners have reclaimed stay. Returns how many records have gone. */
+size_t hf_lock_drop_older_reservations(struct hf_locks *locks, const struct hf_lock_reservation_view *later);
 
 /*
  * The end of grace drops unreclaimed locks, ghosts and reservations, in time proportional to their number,
@@ -499,7 +502,7 @@ void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_c
 void hf_lock_accept_restored(struct hf_locks *locks);
 /* The time of this client to reclaim is over, whatever is with grace. */
 void hf_lock_client_drop_unreclaimed(struct hf_locks *locks, struct hf_lock_client *client);
-/* For tests. */
+/* All of them, which takes a walk through all locks. */
 void hf_lock_show_ghosts(const struct hf_locks *locks,
 			 void (*fn)(void *context, const struct hf_lock_view *ghost), void *context);
 /* Each lock, ghosts included, or each record of reservations gets the tag that @fn returns. To write the
@@ -575,6 +578,7 @@ struct hf_lock_cursor {
 struct hf_lock_scope {
 	const struct hf_lock_client *client;
 	const struct hf_lock_target *file; /* its handle */
+	const struct hf_range *range;      /* of @file, only those that overlap it; NULL: all */
 	bool with_ghosts;                  /* of @file; no list of a client or of all locks has them */
 };
 

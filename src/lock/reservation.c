@@ -408,6 +408,58 @@ int hf_lock_restore_reservation(struct hf_locks *locks, const struct hf_lock_res
 	return HF_LOCK_OK;
 }
 
+static bool drop_if_older(struct hf_locks *locks, struct hf_lock_reservation *reservation, uint64_t tag)
+{
+	uint32_t n = reservation->n_unreclaimed;
+
+	if (reservation->count || reservation->tag > tag)
+		return false;
+	count_unreclaimed(locks, reservation, -n);
+	hf_emit_reservation_removed(locks, reservation, n, HF_LOCK_CAUSE_REQUEST);
+	free_if_empty(locks, reservation);
+	return true;
+}
+
+/* The file stays for the caller to free. */
+static size_t drop_older_of_others(struct hf_locks *locks, struct hf_lock_file *file,
+				   const struct hf_lock_target *who,
+				   const struct hf_lock_reservation_view *later)
+{
+	size_t n = 0;
+
+	hf_list_for_each_safe(pos, &file->reservations) {
+		struct hf_lock_reservation *other = hf_list_entry(pos, struct hf_lock_reservation, in_file);
+
+		if (!is_owned_by(other, who) &&
+		    ((other->access & later->deny) || (other->deny & later->access)))
+			n += drop_if_older(locks, other, later->tag);
+	}
+	return n;
+}
+
+/* Only if there is a conflict, this walks through the file's records. */
+size_t hf_lock_drop_older_reservations(struct hf_locks *locks, const struct hf_lock_reservation_view *later)
+{
+	const struct hf_lock_target who = {
+		.export = later->export, .handle = later->handle, .client = later->client, .oh = later->oh
+	};
+	struct hf_lock_file *file = hf_lock_file_of(locks, later->handle);
+	struct hf_lock_reservation *same = find(locks, file, &who, later->access, later->deny);
+	const struct own own = sum_own(locks, file, &who);
+	size_t n = 0;
+
+	if (!file)
+		return 0;
+	file->n_reservation_records++; /* so that the last of them does not free it */
+	if (conflicts_with_others(file, &own, later->access, later->deny))
+		n += drop_older_of_others(locks, file, &who, later);
+	if (same)
+		n += drop_if_older(locks, same, later->tag);
+	file->n_reservation_records--;
+	hf_lock_file_free_if_unused(locks, file);
+	return n;
+}
+
 void hf_reservations_accept_restored(struct hf_locks *locks)
 {
 	hf_list_for_each_safe(pos, &locks->unreclaimed_reservations) {

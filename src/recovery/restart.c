@@ -487,7 +487,9 @@ static int compare_starts(const void *one, const void *other)
 /* What lies in the way of @whole: the owner's own ranges, in order. 1: another owner has something there. */
 static int find_own(const struct loading *loading, const struct hf_lock_view *whole, struct ranges *own)
 {
-	const struct hf_lock_scope scope = { .file = &whole->who, .with_ghosts = true };
+	const struct hf_lock_scope scope = { .file = &whole->who,
+					     .range = &whole->range,
+					     .with_ghosts = true };
 	struct hf_lock_cursor cursor = { 0 };
 	struct hf_lock_view lock;
 	int r = 0;
@@ -613,7 +615,9 @@ static struct hf_range untrue_part(const struct hf_lock_view *lock, const struct
 static int remove_older(struct loading *loading, const struct hf_lock_view *later)
 {
 	struct hf_locks *locks = loading->recovery->locks;
-	const struct hf_lock_scope scope = { .file = &later->who, .with_ghosts = true };
+	const struct hf_lock_scope scope = { .file = &later->who,
+					     .range = &later->range,
+					     .with_ghosts = true };
 	struct hf_lock_cursor cursor = { 0 };
 	struct hf_lock_view lock;
 	int r = 0;
@@ -754,37 +758,6 @@ static int load_reservation(void *user, const struct hf_store_reservation *reser
 	return 0;
 }
 
-static bool are_in_the_way(const struct hf_lock_reservation_view *others,
-			   const struct hf_lock_reservation_view *view)
-{
-	if (!hf_bytes_equal(others->handle, view->handle))
-		return false;
-	if (others->client == view->client && hf_bytes_equal(others->oh, view->oh))
-		return others->access == view->access && others->deny == view->deny;
-	return (others->access & view->deny) || (others->deny & view->access);
-}
-
-/* Those that the owner has reclaimed in this run stay. */
-static void remove_older_reservations(struct loading *loading, const struct hf_lock_reservation_view *view)
-{
-	struct hf_locks *locks = loading->recovery->locks;
-	struct hf_lock_cursor cursor = { 0 };
-	struct hf_lock_reservation_view others;
-
-	while (hf_lock_next_reservation(locks, NULL, &cursor, &others)) {
-		const struct hf_lock_target who = { .export = others.export,
-						    .handle = others.handle,
-						    .client = others.client,
-						    .oh = others.oh };
-
-		if (!are_in_the_way(&others, view) || others.count || others.tag > view->tag)
-			continue;
-		for (uint32_t i = 0; i < others.n_unreclaimed; i++)
-			hf_lock_unreserve(locks, &who, others.access, others.deny);
-		loading->n_outdated_reservations++;
-	}
-}
-
 static int settle_reservation(void *user, const struct hf_store_reservation *reservation)
 {
 	struct loading *loading = user;
@@ -798,7 +771,8 @@ static int settle_reservation(void *user, const struct hf_store_reservation *res
 	client = hf_clients_find_id(loading->recovery->clients, fact.client);
 	if (client) {
 		view = view_reservation(loading, &fact, client, reservation->id);
-		remove_older_reservations(loading, &view);
+		loading->n_outdated_reservations +=
+			hf_lock_drop_older_reservations(loading->recovery->locks, &view);
 	}
 	return load_reservation(loading, reservation);
 }
@@ -901,6 +875,7 @@ static void start_over_if_incomplete(struct loading *loading)
 int hf_restart_load(struct hf_recovery *recovery)
 {
 	struct loading loading = { .recovery = recovery };
+	struct hf_lock_counters counters;
 	int r = load_all(&loading);
 
 	/* All that was loaded fits the key. The store takes it before the first write of this epoch: so far
@@ -922,11 +897,12 @@ int hf_restart_load(struct hf_recovery *recovery)
 	if (r == 0) {
 		delete_wrong(&loading);
 		register_unknown(&loading);
+		hf_lock_count(recovery->locks, &counters);
 		hf_log_info("stored clients and locks loaded",
 			    "epoch=%llu state=%d clients=%zu locks=%zu reservations=%zu not_exported=%zu",
 			    (unsigned long long)recovery->start.epoch, recovery->sm_state, loading.n_clients,
-			    loading.n_locks - loading.n_outdated,
-			    loading.n_reservations - loading.n_outdated_reservations, loading.n_not_exported);
+			    (size_t)counters.locks, loading.n_reservations - loading.n_outdated_reservations,
+			    loading.n_not_exported);
 	}
 	hf_client_unref(loading.last);
 	free(loading.wrong);

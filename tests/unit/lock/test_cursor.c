@@ -51,6 +51,31 @@ static void test_of_a_file(void **state)
 	assert_int_equal(count(bed, &(struct hf_lock_scope){ .file = &who }), 0);
 }
 
+/* Shared locks: a long one lies over short ones that end before the range. */
+static void test_of_a_range(void **state)
+{
+	struct bed *bed = *state;
+	struct hf_lock_target who;
+
+	fill(bed);
+	bed_lock(bed, 1, S, 5, 2000);
+	bed_lock(bed, 2, E, 3000, 3001);
+	who = bed_target(bed, 0);
+	for (uint64_t start = 0; start < 3010; start += 3)
+		for (uint64_t end = start; end < start + 700; end += 90) {
+			const struct hf_range range = { start, end };
+			struct hf_lock_scope scope = { .file = &who };
+			struct hf_lock_cursor cursor = { 0 };
+			struct hf_lock_view view;
+			int n = 0;
+
+			while (hf_lock_next_lock(bed->locks, &scope, &cursor, &view))
+				n += view.range.start <= end && view.range.end >= start;
+			scope.range = &range;
+			assert_int_equal(count(bed, &scope), n);
+		}
+}
+
 /* Everything of clients 1 and 2 comes and goes around each step; client 0's locks are seen once each. */
 static void check_stable(struct bed *bed, const struct hf_lock_scope *scope, int expected)
 {
@@ -169,6 +194,7 @@ int main(void)
 		bed_test_of(test_all),
 		bed_test_of(test_of_a_client),
 		bed_test_of(test_of_a_file),
+		bed_test_of(test_of_a_range),
 		bed_test_of(test_all_is_stable),
 		bed_test_of(test_of_a_client_is_stable),
 		bed_test_of(test_of_a_file_is_stable),

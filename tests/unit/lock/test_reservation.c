@@ -212,6 +212,52 @@ static void test_two_that_conflict_cannot_both_be_restored(void **state)
 	assert_int_equal(restore(*state, 11, "a", WRITE, NONE, 1), HF_LOCK_E_CONFLICT);
 }
 
+static size_t drop_older(struct bed *bed, int owner, const char *oh, uint8_t access, uint8_t deny,
+			 uint64_t tag)
+{
+	const struct hf_lock_target who = bed_target(bed, owner);
+	const struct hf_lock_reservation_view later = {
+		.tag = tag,
+		.export = who.export,
+		.handle = who.handle,
+		.client = who.client,
+		.oh = hf_bytes_of_str(oh),
+		.access = access,
+		.deny = deny,
+	};
+
+	return hf_lock_drop_older_reservations(bed->locks, &later);
+}
+
+static void test_older_ones_make_way(void **state)
+{
+	struct bed *bed = *state;
+
+	restore(bed, 1, "a", READ, WRITE, 2);
+	restore(bed, 1, "b", READ, NONE, 1);
+	assert_int_equal(drop_older(bed, 11, "a", WRITE, NONE, 76), 0);
+	assert_int_equal(drop_older(bed, 11, "a", READ, NONE, 78), 0);
+	assert_int_equal(drop_older(bed, 1, "a", WRITE, NONE, 78), 0);
+	assert_told(bed, "");
+	assert_int_equal(drop_older(bed, 11, "a", WRITE, NONE, 78), 1);
+	assert_told(bed, "-reservation a1 d2 n0");
+	assert_int_equal(drop_older(bed, 1, "b", READ, NONE, 78), 1);
+	assert_told(bed, "-reservation a1 d0 n0");
+	assert_int_equal(bed_count(bed).unreclaimed_reservations, 0);
+	assert_int_equal(bed_count(bed).files, 0);
+}
+
+static void test_a_reclaimed_one_makes_no_way(void **state)
+{
+	struct bed *bed = *state;
+
+	restore(bed, 1, "a", READ, WRITE, 2);
+	reclaim(bed, 1, "a", READ, WRITE);
+	assert_int_equal(drop_older(bed, 11, "a", WRITE, NONE, 78), 0);
+	assert_int_equal(drop_older(bed, 1, "a", READ, WRITE, 78), 0);
+	assert_int_equal(bed_count(bed).unreclaimed_reservations, 1);
+}
+
 /* Its owner was told to ask again: it does, and still has one. */
 static void test_a_doubted_one_is_not_added_again(void **state)
 {
@@ -359,6 +405,8 @@ int main(void)
 		bed_test_of(test_the_end_of_grace_drops_what_was_not_reclaimed),
 		bed_test_of(test_restored_ones_can_be_given_up_and_purged),
 		bed_test_of(test_two_that_conflict_cannot_both_be_restored),
+		bed_test_of(test_older_ones_make_way),
+		bed_test_of(test_a_reclaimed_one_makes_no_way),
 		bed_test_of(test_a_doubted_one_is_not_added_again),
 		bed_test_of(test_tens_of_thousands_in_a_file),
 		bed_test_of(test_all_are_listed_client_by_client),
