@@ -269,9 +269,10 @@ bool hf_room_for_locks(const struct hf_locks *locks, const struct hf_lock_file *
 		       bool is_doubled);
 bool hf_room_to_wait(struct hf_locks *locks, const struct hf_lock_file *file,
 		     const struct hf_lock_target *who, const struct hf_owner *owner);
-/* @is_new: no record of the same reservation is there. @is_doubled: as above. */
+/* @is_new: no record of the same reservation is there. A reclaim may use twice the limits of memory: it may
+ * come in another order than the reservations were made in. */
 bool hf_room_for_reservation(const struct hf_locks *locks, const struct hf_lock_file *file,
-			     const struct hf_lock_target *who, bool is_new, bool is_doubled);
+			     const struct hf_lock_target *who, bool is_new, bool is_reclaim);
 /* A request was refused: counts it for the limit that is reached. Returns HF_LOCK_E_LIMIT. */
 enum hf_room_request {
 	HF_ROOM_TO_LOCK,

@@ -127,18 +127,17 @@ bool hf_room_to_wait(struct hf_locks *locks, const struct hf_lock_file *file,
 }
 
 bool hf_room_for_reservation(const struct hf_locks *locks, const struct hf_lock_file *file,
-			     const struct hf_lock_target *who, bool is_new, bool is_doubled)
+			     const struct hf_lock_target *who, bool is_new, bool is_reclaim)
 {
 	const struct hf_lock_limits *limits = &locks->limits;
 	const struct hf_lock_client *client = who->client;
-	uint64_t times = is_doubled ? 2 : 1;
 
-	return client->n_reservations < times * limits->reservations_per_client &&
-	       (is_alone(locks, client) ||
-		client->group->n_reservations < times * limits->reservations_per_group) &&
-	       (!file || file->n_reservations < times * limits->reservations_per_file) &&
-	       locks->n.reservations < times * limits->reservations &&
-	       (!is_new || (has_bytes(locks, client, times) && hf_room_for_oh(locks, client, who->oh)));
+	return client->n_reservations < limits->reservations_per_client &&
+	       (is_alone(locks, client) || client->group->n_reservations < limits->reservations_per_group) &&
+	       (!file || file->n_reservations < limits->reservations_per_file) &&
+	       locks->n.reservations < limits->reservations &&
+	       (!is_new ||
+		(has_bytes(locks, client, is_reclaim ? 2 : 1) && hf_room_for_oh(locks, client, who->oh)));
 }
 
 static bool is_file_scarce(const struct hf_locks *locks, const struct hf_lock_file *file)

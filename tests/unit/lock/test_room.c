@@ -174,17 +174,19 @@ static unsigned int reserve_many(const char *prefix, bool reclaim)
 	return n;
 }
 
-/* What a client reclaims may be up to twice its limits: it may come in another order than it was made in, and
- * the last record, which alone may exceed the limit of memory, may then be a larger one. */
-static void test_reclaimed_reservations(void **state)
+/* As many as it may have, it had before, and no more. */
+static void test_reclaimed_reservations_are_limited(void **state)
 {
-	open_with((struct hf_lock_limits){ .reservations_per_client = 4 });
-	assert_int_equal(reserve_many("new", false), 4);
+	open_with((struct hf_lock_limits){ .reservations = 8, .reservations_per_client = 3 });
+	assert_int_equal(reserve_many("new", false), 3);
 	hf_lock_set_grace(rig.locks, true);
-	assert_int_equal(reserve_many("old", true), 4);
+	assert_int_equal(reserve_many("old", true), 0);
+	assert_int_equal(reserve(1, "f", 5), HF_LOCK_E_GRACE);
 	hf_lock_set_grace(rig.locks, false);
 }
 
+/* What a client reclaims may come in another order than it was made in, and the last record, which alone may
+ * exceed the limit of memory, may then be a larger one. */
 static void test_memory_of_reclaimed_reservations(void **state)
 {
 	unsigned int n;
@@ -303,7 +305,7 @@ int main(void)
 		T(test_refusals_are_counted_by_limit),
 		T(test_half_of_the_waiters),
 		T(test_half_of_the_reservations),
-		T(test_reclaimed_reservations),
+		T(test_reclaimed_reservations_are_limited),
 		T(test_memory_of_reclaimed_reservations),
 		T(test_bytes),
 		T(test_long_owner_handles),
