@@ -309,6 +309,15 @@ static int32_t guess(struct world *world)
 	return world->server->durability == HF_STORE_NONE ? next : next + FAR_OFF;
 }
 
+/* A node may stand still, or serve nothing, when a host that it does not know takes its first lock. It asks
+ * the host late then, and perhaps in a later life: the number of that life must not be known as a copy. */
+static int32_t guess_of_unknown(struct world *world)
+{
+	int32_t number = guess(world);
+
+	return world->options.is_cluster && number < FAR_OFF ? 2 : number;
+}
+
 static uint16_t choose_port(struct world *world)
 {
 	return rng_chance(&world->rogue_rng, 500) ? FORGED_LOW : FORGED_HIGH;
@@ -339,14 +348,16 @@ static void forge_sender(struct world *world, struct host *victim)
 	bool is_notice = rng_chance(rng, 600);
 	const char *name;
 	uint16_t port;
+	int32_t number;
 
 	if (!rogue_can_be_denied(world, victim) && !(is_plain(world, victim) && !victim->is_up))
 		return;
 	port = choose_port(world);
 	name = is_notice && rng_chance(rng, 300) ? "another" : victim->name;
+	number = victim->is_up ? guess(world) : guess_of_unknown(world);
 	if (!victim->is_up)
 		victim->lied_about_in = world->server->life;
-	rogue_forge_restart(world, victim, port, is_notice, name, victim->state + guess(world));
+	rogue_forge_restart(world, victim, port, is_notice, name, victim->state + number);
 }
 
 void rogue_forge_number(struct world *world, struct host *victim, uint16_t port, uint64_t number,
