@@ -528,9 +528,13 @@ static uint64_t last_contact(void *user, const struct hf_addr *peer, uint64_t no
 	return hf_rpc_server_last_contact(d->rpc, peer, now);
 }
 
-static bool is_export_used(void *user, uint32_t number)
+static void show_used_exports(void *user, void (*fn)(void *context, uint32_t number), void *context)
 {
-	return hf_recovery_uses_export(user, number);
+	struct daemon *d = user;
+
+	hf_recovery_show_used_exports(d->recovery, fn, context);
+	if (d->nlm)
+		hf_nlm_show_used_exports(d->nlm, fn, context);
 }
 
 static int make_locks(struct daemon *d)
@@ -567,8 +571,8 @@ static int make_locks(struct daemon *d)
 	if (r < 0)
 		return r;
 	hf_file_service_set_locks(d->files, hf_recovery_locks(d->recovery));
-	hf_file_service_table(d->files)->is_used = is_export_used;
-	hf_file_service_table(d->files)->is_used_user = d->recovery;
+	hf_file_service_table(d->files)->show_used = show_used_exports;
+	hf_file_service_table(d->files)->show_used_user = d;
 	nlm.recovery = nsm.recovery = d->recovery;
 	nlm.presence = nsm.presence = d->presence;
 	nlm.send = send_datagram;

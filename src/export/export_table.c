@@ -55,28 +55,55 @@ int hf_export_table_add(struct hf_export_table *table, const struct hf_export *e
 
 /* Homes */
 
-static bool is_used(const struct hf_export_table *table, const struct hf_export_entry *entry)
+static bool is_of_another(const struct hf_export_table *table, uint64_t home, dev_t device)
 {
-	return entry->home_device && table->is_used &&
-	       table->is_used(table->is_used_user, (uint32_t)(entry - table->entries) + 1);
-}
-
-/* The home of a file system: that of an export there which is bound, or else that of the first one. */
-static uint64_t home_on(const struct hf_export_table *table, dev_t device, uint64_t otherwise)
-{
-	const struct hf_export_entry *first = NULL;
-
 	for (size_t i = 0; i < table->n; i++) {
 		const struct hf_export_entry *entry = &table->entries[i];
 
-		if (entry->device != device)
-			continue;
-		if (entry->is_bound)
-			return entry->home;
-		if (!first && entry->home_device == device)
-			first = entry;
+		if (entry->home == home && entry->home_device && entry->home_device != device)
+			return true;
 	}
-	return first ? first->home : otherwise;
+	return false;
+}
+
+/* Two file systems may have files of one handle: one may be a copy of the other. */
+static uint64_t new_home(const struct hf_export_table *table, const struct hf_export_entry *entry)
+{
+	uint64_t home = entry->export_id;
+
+	while (is_of_another(table, home, entry->device))
+		home++;
+	return home;
+}
+
+/* How much speaks for the home of this export as that of its file system. Those that were settled there have
+ * one home. */
+static unsigned int weight_of(const struct hf_export_entry *entry)
+{
+	bool is_settled = entry->home_device == entry->device;
+
+	if (entry->is_used)
+		return is_settled ? 3 : 2;
+	return is_settled ? 1 : 0;
+}
+
+/* The home of the file system of this export. */
+static uint64_t home_for(const struct hf_export_table *table, const struct hf_export_entry *entry)
+{
+	const struct hf_export_entry *best = NULL;
+	unsigned int weight = 0;
+
+	for (size_t i = 0; i < table->n; i++) {
+		const struct hf_export_entry *other = &table->entries[i];
+
+		if (other->device == entry->device && weight_of(other) > weight) {
+			best = other;
+			weight = weight_of(other);
+		}
+	}
+	if (!best || (!best->is_used && is_of_another(table, best->home, entry->device)))
+		return new_home(table, entry);
+	return best->home;
 }
 
 static void warn_of_two_homes(const struct hf_export_entry *entry)
@@ -93,9 +120,9 @@ static void warn_of_two_homes(const struct hf_export_entry *entry)
 
 static void settle_home(struct hf_export_table *table, struct hf_export_entry *entry)
 {
-	uint64_t home = home_on(table, entry->device, entry->export_id);
+	uint64_t home = home_for(table, entry);
 
-	if (entry->is_bound || (home != entry->home && is_used(table, entry))) {
+	if (entry->is_used) {
 		if (home != entry->home)
 			warn_of_two_homes(entry);
 		return;
@@ -104,13 +131,36 @@ static void settle_home(struct hf_export_table *table, struct hf_export_entry *e
 	entry->home_device = entry->device;
 }
 
+/* It has moved, or took over the home of one that has. */
+static bool is_unsettled(const struct hf_export_table *table, const struct hf_export_entry *entry)
+{
+	return entry->home_device &&
+	       (entry->home_device != entry->device || is_of_another(table, entry->home, entry->device));
+}
+
+static bool is_any_unsettled(const struct hf_export_table *table)
+{
+	for (size_t i = 0; i < table->n; i++)
+		if (is_unsettled(table, &table->entries[i]))
+			return true;
+	return false;
+}
+
+static void mark_used(void *context, uint32_t number)
+{
+	struct hf_export_table *table = context;
+
+	if (entry_at(table, number))
+		table->entries[number - 1].is_used = true;
+}
+
+/* If all are settled, new ones get their homes, and what is used need not be known. */
 static void settle_homes(struct hf_export_table *table)
 {
-	for (size_t i = 0; i < table->n; i++) {
-		struct hf_export_entry *entry = &table->entries[i];
-
-		entry->is_bound = entry->home_device != entry->device && is_used(table, entry);
-	}
+	for (size_t i = 0; i < table->n; i++)
+		table->entries[i].is_used = false;
+	if (is_any_unsettled(table) && table->show_used)
+		table->show_used(table->show_used_user, mark_used, table);
 	for (size_t i = 0; i < table->n; i++)
 		if (table->entries[i].device)
 			settle_home(table, &table->entries[i]);

@@ -6,12 +6,12 @@
  * A file may be in several exports: one directory under two names, one export
  * inside another, two with a hard link between them. If they are on one file
  * system, the lock table must see one file. All exports of a file system
- * therefore have one home, the first of them, and the lock table knows a file
- * by its handle in the home. A reload may find the directory of an export on
- * another file system, because a volume was mounted there. The export gets the
- * home of that one, unless something is locked by the export: all calls must find
- * that under the key that it has. Then the other exports there take over its
- * home. A home is not stored.
+ * therefore have one home, and the lock table knows a file by its handle in the
+ * home. A reload may find the directory of an export on another file system,
+ * because a volume was mounted there. The export gets the home of that one,
+ * unless something is locked by the export: all calls must find that under the
+ * key that it has. Then the other exports there take over its home, if nothing
+ * is locked by any of them. A home is not stored.
  */
 #pragma once
 
@@ -26,10 +26,10 @@
 
 struct hf_export_entry {
 	uint64_t export_id;
-	uint64_t home;     /* id of the home export */
+	uint64_t home;     /* as a rule the id of the first export there */
 	dev_t device;      /* its file system at the last reload that had it; 0: not exported yet */
 	dev_t home_device; /* the file system for which it has this home; 0: none yet */
-	bool is_bound;     /* of settle_homes(): it keeps a home that it has for another file system */
+	bool is_used;      /* of settle_homes(): it keeps its home */
 	enum hf_local_locks local_locks; /* OFF until it is exported, then as configured */
 	enum hf_transport transport;     /* ANY until it is exported, then as configured last */
 	bool is_secure;                  /* one of its rules is, in the last configuration that had it */
@@ -38,9 +38,10 @@ struct hf_export_entry {
 
 struct hf_export_table {
 	struct hf_exports *exports; /* their key seals the handles */
-	/* Is anything locked by this export, or still to be reclaimed? NULL: nothing is. */
-	bool (*is_used)(void *user, uint32_t number);
-	void *is_used_user;
+	/* Calls @fn with each export by which something is locked, or still to be reclaimed, any number of
+	 * times. NULL: there is none. */
+	void (*show_used)(void *user, void (*fn)(void *context, uint32_t number), void *context);
+	void *show_used_user;
 	struct hf_export_entry *entries; /* the number is the index, from 1 */
 	size_t n;
 };

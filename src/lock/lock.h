@@ -502,7 +502,7 @@ void hf_lock_client_release_reclaimable(struct hf_locks *locks, struct hf_lock_c
 void hf_lock_accept_restored(struct hf_locks *locks);
 /* The time of this client to reclaim is over, whatever is with grace. */
 void hf_lock_client_drop_unreclaimed(struct hf_locks *locks, struct hf_lock_client *client);
-/* All of them, which takes a walk through all locks. */
+/* All of them, in time proportional to the unreclaimed locks. */
 void hf_lock_show_ghosts(const struct hf_locks *locks,
 			 void (*fn)(void *context, const struct hf_lock_view *ghost), void *context);
 /* Each lock, ghosts included, or each record of reservations gets the tag that @fn returns. To write the

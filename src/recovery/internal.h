@@ -259,7 +259,8 @@ bool hf_late_reclaim_allows_reservation(struct hf_recovery *recovery,
 bool hf_late_reclaim_reservation_settled(struct hf_recovery *recovery,
 					 const struct hf_lock_reservation_view *reservation);
 void hf_late_reclaim_forget(struct hf_recovery *recovery, struct hf_client *client);
-bool hf_late_reclaim_is_in(const struct hf_recovery *recovery, uint32_t export);
+void hf_late_reclaim_show_exports(const struct hf_recovery *recovery,
+				  void (*fn)(void *context, uint32_t export), void *context);
 
 /* PROTOCOLS */
 void hf_protocols_init(struct hf_recovery *recovery);

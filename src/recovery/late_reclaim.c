@@ -374,13 +374,11 @@ bool hf_late_reclaim_reservation_settled(struct hf_recovery *recovery,
 	return true;
 }
 
-bool hf_late_reclaim_is_in(const struct hf_recovery *recovery, uint32_t export)
+void hf_late_reclaim_show_exports(const struct hf_recovery *recovery,
+				  void (*fn)(void *context, uint32_t export), void *context)
 {
-	hf_list_for_each(link, &recovery->late_reclaims.by_age) {
-		if (hf_list_entry(link, const struct late, by_age)->what.export == export)
-			return true;
-	}
-	return false;
+	hf_list_for_each(link, &recovery->late_reclaims.by_age)
+		fn(context, hf_list_entry(link, const struct late, by_age)->what.export);
 }
 
 /* Life */

@@ -15,7 +15,7 @@
  *	reclaim.c        how is a reclaim to be served?
  *	phase.c          the phases of the server: loading, grace, serving, stopping
  *	protocol.c       how the clients of a protocol come back, and when their state may go
- *	export_use.c     is anything locked by an export, or still to be reclaimed?
+ *	export_use.c     by which exports is anything locked, or still to be reclaimed?
  *	late_reclaim.c   what was dropped at the end of grace, for reclaims that come later
  *	persist.c        changes of lock table and registrations -> store
  *	promise.c        delays a reply until the store has reached what it says
@@ -461,9 +461,10 @@ struct hf_recovery_export {
 void hf_recovery_show_exports(struct hf_recovery *recovery,
 			      void (*fn)(void *user, const struct hf_recovery_export *export), void *user);
 struct hf_bytes hf_recovery_export_name(struct hf_recovery *recovery, uint32_t export);
-/* Is anything locked, waited for, reserved or still to be reclaimed by this export? Its key in the lock table
- * must stay. */
-bool hf_recovery_uses_export(struct hf_recovery *recovery, uint32_t export);
+/* Calls @fn with each export by which something is locked, waited for, reserved or still to be reclaimed: its
+ * keys in the lock table must stay. It may come more than once. Walks through all of that. */
+void hf_recovery_show_used_exports(struct hf_recovery *recovery, void (*fn)(void *context, uint32_t export),
+				   void *context);
 /* The handle that clients of this export have for a file of the lock table's; in @room, or @key itself. */
 struct hf_bytes hf_recovery_handle_of(struct hf_recovery *recovery, uint32_t export, struct hf_bytes key,
 				      uint8_t room[HF_LOCK_HANDLE_MAX]);

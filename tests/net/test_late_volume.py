@@ -17,8 +17,10 @@ import nlm
 from exported import Exported
 from nsm import Host
 from play import main
+from rpc import auth_sys, call_message
 
 GIVEN_UP = "client not told of the server's restart: giving up"
+CRASHED = "client crashed, locks released"
 TWO_HOMES = "since this reload an export is on the file system of another one, and clients have locks by both"
 
 
@@ -147,7 +149,7 @@ class GoesOn(LateVolume):
 class Beside(LateVolume):
     """One more export of the volume, which is there from the start."""
 
-    settings = GoesOn.settings
+    settings = (*GoesOn.settings, "recovery.notify_timeout_ms=2000")
     more = "three"
     exports = (*LateVolume.exports, exported(more, "volume"))
 
@@ -185,6 +187,28 @@ class Beside(LateVolume):
         self.reload()
         self.assert_denied(self.a, self.lock_of(self.a, 20, 10))
         self.assertEqual(self.b.unlock(other), nlm.S_GRANTED)
+
+
+    def test_home_of_a_lock_under_way_stays(self):
+        """The UNLOCK comes behind its LOCK, whose host is asked about its state number, and the reload in between."""
+        self.assert_granted(self.b, self.lock_of(self.b, 0, 10))
+        lock = self.lock_of(self.a, 500, 10, fh=self.share_of_volume(), state=7)
+        self.start_without()
+        elsewhere = self.handle_of(self.make_file("one"), "/one", "one")
+        self.a.state = 5
+        self.assert_granted(self.a, self.lock_of(self.a, fh=elsewhere, state=5), transport="udp")
+        self.a.asked.wait()
+        self.a.deaf = True
+        self.addCleanup(setattr, self.a, "deaf", False)
+        self.addCleanup(setattr, self.a, "state", None)
+        call = call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK), cred=auth_sys(self.a.name))
+        self.a.caller("udp").send(call)
+        self.b.test(self.lock_of(self.b, fh=elsewhere), transport="udp")  # behind it in the queue of the same socket
+        self.mount()
+        self.reload()
+        self.assertEqual(self.a.unlock(lock, transport="udp"), nlm.S_GRANTED)
+        self.until(lambda: CRASHED in self.log(), "the number is believed, for lack of a denial")
+        self.assert_granted(self.b, self.lock_of(self.b, 500, 10, fh=lock.fh))
 
 
 class BesideFirst(Beside):

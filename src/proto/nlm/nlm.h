@@ -106,6 +106,9 @@ HF_DEFINE_CLEANUP(struct hf_nlm *, hf_nlm_free)
  * not. */
 void hf_nlm_set_usage(struct hf_nlm *nlm, struct hf_usage *usage);
 
+/* Calls @fn with the export of each suspended operation. One may come more than once. */
+void hf_nlm_show_used_exports(const struct hf_nlm *nlm, void (*fn)(void *context, uint32_t export),
+			      void *context);
 /* The list of exports has changed: a waiter whose client may not lock there any more leaves the queue. */
 void hf_nlm_exports_changed(struct hf_nlm *nlm);
 

@@ -428,6 +428,14 @@ void hf_nlm_reply_test(struct hf_nlm_op *op, enum hf_nlm_stat stat, const struct
 	hf_nlm_op_end(op);
 }
 
+/* The keys of their files stay, or the UNLOCK that comes behind a LOCK would not find it. */
+void hf_nlm_show_used_exports(const struct hf_nlm *nlm, void (*fn)(void *context, uint32_t export),
+			      void *context)
+{
+	hf_list_for_each(link, &nlm->suspended)
+		fn(context, hf_list_entry(link, const struct hf_nlm_op, link)->target.export);
+}
+
 /* Life */
 
 void hf_nlm_ops_init(struct hf_nlm *nlm)
