@@ -83,11 +83,6 @@ bool hf_loop_had_lease(struct hf_loop *loop, const struct hf_loop_mark *since)
 		atomic_load_explicit(&loop->lease->since, memory_order_relaxed) <= since->lease_at);
 }
 
-bool hf_loop_stood_still(struct hf_loop *loop, const struct hf_loop_mark *since)
-{
-	return loop->n_standstills != since->n_standstills;
-}
-
 static bool is_late(const struct hf_timer *timer, uint64_t now)
 {
 	return timer && timer->deadline + HF_LOOP_STANDSTILL_NS < now;
@@ -112,6 +107,13 @@ static void look_for_sleep(struct hf_loop *loop, uint64_t now)
 		note_standstill(loop, now);
 	loop->boottime_ahead = ahead;
 	loop->compared_at = now;
+}
+
+/* A timer that has become due may ask this before the clocks are compared again. */
+bool hf_loop_stood_still(struct hf_loop *loop, const struct hf_loop_mark *since)
+{
+	look_for_sleep(loop, hf_loop_now(loop));
+	return loop->n_standstills != since->n_standstills;
 }
 
 /* In a turn, sockets are served before timers. */
