@@ -33,6 +33,7 @@ struct notice {
 	size_t n_denied;         /* suspects whose host was certainly not restarted */
 	size_t n_unproven;       /* clients whose host has not shown its key; the notice waits */
 	size_t n_unsure;         /* suspects whose host said too little, or could not be asked */
+	bool has_one_left;       /* a suspect was unregistered while its host was asked */
 };
 
 struct suspect {
@@ -290,10 +291,10 @@ static void judge(struct notice *notice)
 
 /* The answer */
 
-/* Its client may have left while the notice was checked, and nothing else remembers the number then. */
+/* A client that leaves while the notice is checked takes the number along, and nothing else remembers it. */
 static bool is_known(const struct notice *notice)
 {
-	return notice->n_named > 0 && hf_client_is_registered(notice->last);
+	return notice->n_named > 0 && !notice->has_one_left && hf_client_is_registered(notice->last);
 }
 
 static void finish(struct notice *notice)
@@ -343,6 +344,7 @@ static void on_verdict(struct hf_nsm_asker *asker, struct hf_client *client, enu
 	    (!hf_nsm_is_local_watch(notice->nsm, client) || hf_nsm_is_watching(notice->nsm, client)) &&
 	    !must_wait(notice, client, asker->is_unproven))
 		believe(notice, client);
+	notice->has_one_left |= !hf_client_is_registered(client);
 	/* A copy that is not believed is only a copy: the server answers it, and does not log its sender. */
 	notice->n_denied += verdict == HF_NSM_DENIED && !is_copy(notice, client);
 	if (verdict == HF_NSM_UNSURE && asker->is_unproven) {
