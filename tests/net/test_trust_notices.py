@@ -24,7 +24,7 @@ from fakehost import NSM
 from forger import forged
 from nsm import SUCC, Host
 from play import main
-from rpc import UdpCaller, auth_sys, call_message, exchange, record
+from rpc import NoReply, UdpCaller, auth_sys, call_message, exchange, record
 from until import comes, lapse
 
 TCP_REPAIR = 19
@@ -286,6 +286,20 @@ class Notices(Reserving, Asked):
         lock = self.hold(self.a)
         self.reboot(self.a, statd_is_late=True, moves=False)
         self.assert_cleaned_up_at_once(self.a, lock)
+
+    def test_h3_statd_is_late_and_the_host_was_slow_to_give_its_port(self):
+        """As if a copy of its LOCK had come while it was down: the port may be that of its next life, and denies nothing."""
+        for host, transport in ((self.a, "udp"), (self.b, "tcp")):
+            host.portmap_delay = 0.5
+            lock = self.hold(host, transport=transport)
+            host.portmap_delay = 0
+            self.reboot(host, statd_is_late=True, moves=False)
+            with self.assertRaises(NoReply):
+                host.notify(self.next_state, reserved=True, timeout=2)
+            self.assertRegex(self.log, f"{UNSURE}.* peer={host.address}:")
+            host.state = self.next_state  # its statd is started again
+            self.assert_cleaned_up_at_once(host, lock)
+        self.assertNotIn("has not been restarted", self.log)
 
     def test_h3_a_lock_taken_while_the_notice_is_checked(self):
         """It is of the new life, though it says the old number."""

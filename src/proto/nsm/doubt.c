@@ -31,7 +31,9 @@
  *	its lock manager has another port now, or none              BELIEVED   judge_ports()
  *	several clients share the address                           BELIEVED, for lack of a denial
  *	they may share it, as far as datagrams tell                 UNSURE
- *	its lock manager has the same port, chosen by the system    DENIED
+ *	its lock manager has the same port, chosen by the system:
+ *	   the host was slow to give that port at first             UNSURE, whatever the connection says
+ *	   else                                                     DENIED
  *	its statd has another port now                              BELIEVED
  *	else                                                        UNSURE
  *
@@ -88,10 +90,12 @@ struct hf_nsm_doubt {
 	struct hf_client *client; /* a reference */
 	int32_t state;
 	bool was_new_restart; /* when the first notice came, its number was new */
-	bool is_untold;     /* the ports of a shared address do not tell: the notice is believed for lack of a
-			       denial */
-	bool is_shown;      /* ports or connections show that the host was restarted */
-	bool is_by_statd;   /* nothing but the port of its statd shows it */
+	bool is_untold;   /* the ports of a shared address do not tell: the notice is believed for lack of a
+			     denial */
+	bool is_shown;    /* ports or connections show that the host was restarted */
+	bool is_by_statd; /* nothing but the port of its statd shows it */
+	bool is_open; /* the same port would deny the notice, but the host was slow to give it at first: if
+			 it was down, it gave the port of the life that sends the notice */
 	uint64_t n_crashes; /* of the client, at that time */
 	struct hf_rpc_call *call;
 	uint64_t deadline;
@@ -210,8 +214,10 @@ static enum hf_nsm_verdict judge_ports(struct hf_nsm_doubt *doubt)
 	/* If those datagrams are true, these ports are of another host. */
 	if (company == MAYBE_SHARED || hf_nsm_sight_may_be_of_another(doubt->client))
 		return HF_NSM_UNSURE;
-	if (now->is_lockd_known && before->lockd_port >= FIRST_CHOSEN_PORT)
-		return HF_NSM_DENIED;
+	if (now->is_lockd_known && before->lockd_port >= FIRST_CHOSEN_PORT) {
+		doubt->is_open = hf_nsm_sight_is_late(doubt->client);
+		return doubt->is_open ? HF_NSM_UNSURE : HF_NSM_DENIED;
+	}
 	/* A lock manager with a configured port has it after every start. The port of its statd may tell. */
 	doubt->is_shown = doubt->is_by_statd = has_moved(before->statd_port, now->statd_port);
 	return doubt->is_shown ? HF_NSM_BELIEVED : HF_NSM_UNSURE;
@@ -370,7 +376,7 @@ static void on_pulse(void *user, enum hf_rpc_pulse pulse)
 		doubt->is_by_statd = false;
 	/* A killed program resets a connection of its own while its host lives on. But then the lock manager
 	 * of that host still has its port, and judge_ports() has denied the notice. */
-	if (pulse == HF_RPC_PULSE_DEAD && verdict == HF_NSM_UNSURE) {
+	if (pulse == HF_RPC_PULSE_DEAD && verdict == HF_NSM_UNSURE && !doubt->is_open) {
 		doubt->is_shown = true;
 		verdict = HF_NSM_BELIEVED;
 	}

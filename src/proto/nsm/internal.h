@@ -225,6 +225,7 @@ void hf_nsm_knock_cancel(struct hf_nsm_knock *knock);
 void hf_nsm_look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said);
 void hf_nsm_sight_forget(struct hf_client *client);
 const struct hf_nsm_facts *hf_nsm_sight_facts(const struct hf_client *client); /* NULL: no number */
+bool hf_nsm_sight_is_late(const struct hf_client *client);       /* perhaps of the host's next life */
 bool hf_nsm_sight_is_of_another(const struct hf_client *client); /* host behind the same address */
 /* The same, if also datagrams in the client's name count. */
 bool hf_nsm_sight_may_be_of_another(const struct hf_client *client);

@@ -13,12 +13,16 @@
 
 #include "proto/nsm/internal.h"
 
-#define AT_ONCE  32 /* hosts; a silent one has up to three sockets */
-#define AGAIN_NS (300 * HF_NS_PER_S)
+#define MAX_ASKED 32 /* hosts at a time; a silent one has up to three sockets */
+#define AGAIN_NS  (300 * HF_NS_PER_S)
 
 /* The host may restart while a call or an answer is under way. After a longer time an answer proves nothing
  * about the call. A call that waited in a socket while the server stood still may be as old. */
 #define PROMPT_NS (2 * HF_NS_PER_S)
+
+/* A host that is up answers by then, before the server asks again. A host that answers later may have been
+ * down when the call came: a copy of a call, or a forged one, can come while its sender boots. */
+#define AT_ONCE_NS (250 * HF_NS_PER_MS)
 
 struct hf_nsm_sight {
 	struct hf_link link; /* of nsm->unasked, or of nsm->sights */
@@ -26,6 +30,7 @@ struct hf_nsm_sight {
 	struct hf_client *client;       /* no reference: the sight ends with the registration */
 	struct hf_nsm_inquiry *inquiry; /* NULL: not under way */
 	struct hf_nsm_facts facts;
+	bool is_late;                 /* the facts came so late that they may be of the host's next life */
 	int32_t said;                 /* the state number in the client's call */
 	bool is_said_by_lock_manager; /* the call came over TCP from a reserved port, see trust.c */
 	uint64_t asked_at, again_at;  /* monotonic ns */
@@ -57,11 +62,13 @@ static void prove_number(struct hf_nsm_sight *sight)
 static void on_facts(void *user, const struct hf_nsm_facts *facts)
 {
 	struct hf_nsm_sight *sight = user;
+	uint64_t took_ns = hf_loop_now(sight->nsm->options.loop) - sight->asked_at;
 
 	sight->inquiry = NULL;
 	sight->nsm->n_asking--;
-	if (hf_loop_now(sight->nsm->options.loop) - sight->asked_at < PROMPT_NS) {
+	if (took_ns < PROMPT_NS) {
 		sight->facts = *facts;
+		sight->is_late = took_ns >= AT_ONCE_NS;
 		prove_number(sight);
 	}
 	if (facts->is_answered)
@@ -73,7 +80,7 @@ static void ask_some(struct hf_nsm *nsm)
 {
 	struct hf_link *link;
 
-	while (!nsm->is_ending && nsm->n_asking < AT_ONCE && (link = hf_list_pop_front(&nsm->unasked))) {
+	while (!nsm->is_ending && nsm->n_asking < MAX_ASKED && (link = hf_list_pop_front(&nsm->unasked))) {
 		struct hf_nsm_sight *sight = hf_list_entry(link, struct hf_nsm_sight, link);
 		const struct hf_client *client = sight->client;
 		struct hf_addr any = { 0 };
@@ -158,6 +165,11 @@ const struct hf_nsm_facts *hf_nsm_sight_facts(const struct hf_client *client)
 bool hf_nsm_is_number_of(int32_t said_by_statd, int32_t known)
 {
 	return said_by_statd == known || hf_client_is_next(known, said_by_statd);
+}
+
+bool hf_nsm_sight_is_late(const struct hf_client *client)
+{
+	return client->sight && client->sight->is_late;
 }
 
 bool hf_nsm_sight_says(const struct hf_client *client, int32_t state)
