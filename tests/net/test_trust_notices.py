@@ -301,6 +301,16 @@ class Notices(Reserving, Asked):
             self.assert_cleaned_up_at_once(host, lock)
         self.assertNotIn("has not been restarted", self.log)
 
+    def test_h3_notice_under_another_name_of_a_host_that_was_slow_to_give_its_number(self):
+        """It may have given the number of its next life. So nothing denies the notice."""
+        self.a.state, self.a.portmap_delay = 7, 0.5
+        lock = self.hold(self.a)
+        self.a.portmap_delay = 0
+        self.reboot(self.a, moves=False)
+        with self.assertRaises(NoReply):
+            self.a.notify(7, reserved=True, timeout=2, name="other-name")
+        self.assert_cleaned_up_at_once(self.a, lock)
+
     def test_h3_a_lock_taken_while_the_notice_is_checked(self):
         """It is of the new life, though it says the old number."""
         lock = self.hold(self.a)

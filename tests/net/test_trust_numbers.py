@@ -19,7 +19,7 @@ import nsm
 from asked import LOOK, Asked, notice
 from forger import DistantForger, Forger, empty_address
 from play import main
-from until import comes
+from until import comes, lapse
 from rpc import NoReply, TcpCaller, auth_sys, call_message, exchange
 from xdr import Out
 
@@ -99,6 +99,18 @@ class Numbers(Forged):
         self.restart(self.a, 7)
         self.assert_notice_frees(self.a, 7, lock)
         self.assert_free(other)
+
+    def test_forged_next_number_marks_no_lock_of_a_host_that_was_slow(self):
+        """Its port denies no notice. But a host puts the number of its statd into its LOCKs."""
+        self.a.portmap_delay = 0.5
+        lock = self.hold(self.a)
+        self.a.portmap_delay = 0
+        others = [self.forge_lock(self.a, 7, **how) for how in ({}, {"fh": lock.fh, "svid": lock.svid})]
+        for other in others:
+            self.taken(other)
+        self.restart(self.a, 7)
+        self.assert_notice_frees(self.a, 7, lock)
+        self.assert_free(others[0])
 
     def test_number_that_was_denied_marks_no_later_lock(self):
         """Within a second the same number is not checked again."""
@@ -398,7 +410,8 @@ class Queue(Forged):
     settings = (*Forged.settings, "recovery.notify_timeout_ms=60000")
     N_AT_ONCE = 32
 
-    def test_next_host_is_asked_when_those_before_were_restarted(self):
+    def fill(self):
+        """Silent hosts lock, and are asked."""
         fh = os.urandom(20)
         forger = DistantForger(self.network.server, 2049)
         self.addCleanup(forger.close)
@@ -407,12 +420,53 @@ class Queue(Forged):
             forger.send(empty_address(i), 700, call_message(nlm.PROGRAM, 4, nlm.LOCK, one.args(nlm.LOCK)))
         for i in range(self.N_AT_ONCE):
             self.taken(nlm.Lock(fh=fh, offset=i, length=1))
-        self.assert_granted(self.a, self.lock_of(self.a, state=5), transport="udp")
+
+    def restart_the_silent(self):
         root = nsm.Local(self.network.server, reserved=True)
         self.addCleanup(root.close)
-        self.assertEqual(self.a.asked.matching(), [])
         root.ask(nsm.NOTIFY, Out().string("silent").i32(7).bytes())  # all of them: root of this host is believed
+
+    def test_next_host_is_asked_when_those_before_were_restarted(self):
+        self.fill()
+        self.assert_granted(self.a, self.lock_of(self.a, state=5), transport="udp")
+        self.assertEqual(self.a.asked.matching(), [])
+        self.restart_the_silent()
         self.until(self.a.asked.matching, "the host is asked")
+
+    def test_host_that_was_restarted_before_it_was_asked(self):
+        """It gives the port of its new lock manager, which denies nothing. Its statd gives the old number."""
+        self.fill()
+        lock = self.lock_of(self.a, state=5)
+        self.assert_granted(self.a, lock, transport="udp")
+        self.restart(self.a, 5)
+        lapse(0.3)
+        self.restart_the_silent()
+        self.until(self.a.asked.matching, "the host is asked")
+        self.a.test(lock)
+        self.assertFalse(self.is_answered(self.a, 7))
+        self.a.state = 7  # its statd is started again
+        self.assert_notice_frees(self.a, 7, lock)
+
+
+class Hasty(Forged):
+    """A look-up asks over the other transport after 150 ms."""
+
+    settings = (*Forged.settings, "recovery.notify_timeout_ms=600")
+
+    def test_host_that_answers_the_second_question(self):
+        """It was down at the first one. It gives the port of its new lock manager, which denies nothing."""
+        self.a.has_silent_portmap = True
+        self.addCleanup(setattr, self.a, "has_silent_portmap", False)
+        lock = self.lock_of(self.a, state=5)
+        self.assert_granted(self.a, lock, transport="udp")
+        lapse(0.05)
+        self.restart(self.a, 5)
+        self.a.has_silent_portmap = False
+        self.until(self.a.asked.matching, "the host is asked")
+        self.a.test(lock)
+        self.assertFalse(self.is_answered(self.a, 7))
+        self.a.state = 7  # its statd is started again
+        self.assert_notice_frees(self.a, 7, lock)
 
 
 class AfterOurRestart(Forged):

@@ -43,8 +43,9 @@
  * One call may get less than its doubt, by verdict_for():
  *
  *	the notice has another name      it counts if the statd gives this number now, and gave another
- *	                                 before. Else: the host is silent, or the doubt is UNSURE: UNSURE;
- *	                                 otherwise DENIED
+ *	                                 before. Else: the host is silent, or was slow to give that other
+ *	                                 number, or the doubt is UNSURE: UNSURE; otherwise DENIED
+ *	it is a LOCK                     DENIED if nothing but a slow first answer left it UNSURE
  *	its host has not shown its key   BELIEVED only if the statd gives this number; else UNSURE
  *	it may be a copy                 BELIEVED only by an answer that tells two lives apart. A silent
  *	                                 host: UNSURE, or DENIED if the client's own system sent it; no
@@ -262,6 +263,8 @@ struct evidence {
 	bool can_tell;     /* something tells which number the statd gave before */
 	bool is_untold;    /* the notice is believed only for lack of a denial */
 	bool is_statd_new; /* its port alone has moved, and it gives the number that it gave before */
+	bool is_open;      /* struct hf_nsm_doubt */
+	bool is_late;      /* what the host said before may be of the life that sends the notice */
 };
 
 static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf_nsm_verdict verdict,
@@ -269,8 +272,12 @@ static enum hf_nsm_verdict verdict_for(const struct hf_nsm_asker *asker, enum hf
 {
 	/* An exchange that was given up has no answer either. */
 	if (asker->wants_confirmation && !evidence->is_confirmed)
-		return evidence->statd == HF_NSM_STATD_SILENT || verdict == HF_NSM_UNSURE ? HF_NSM_UNSURE
-											  : HF_NSM_DENIED;
+		return evidence->statd == HF_NSM_STATD_SILENT || verdict == HF_NSM_UNSURE || evidence->is_late
+			       ? HF_NSM_UNSURE
+			       : HF_NSM_DENIED;
+	/* A host puts the number of its statd into its LOCKs, and this statd gives another one. */
+	if (asker->is_lock && evidence->is_open)
+		return HF_NSM_DENIED;
 	if (verdict != HF_NSM_BELIEVED)
 		return verdict;
 	if (asker->is_unproven && !evidence->is_said)
@@ -328,6 +335,8 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 		.can_tell = hf_nsm_sight_facts(client) || is_told,
 		.is_untold = doubt->is_untold && !is_told,
 		.is_statd_new = doubt->is_by_statd && is_old,
+		.is_open = doubt->is_open && verdict == HF_NSM_UNSURE && !is_outdated(doubt),
+		.is_late = hf_nsm_sight_is_late(client),
 	};
 	struct hf_link *link;
 

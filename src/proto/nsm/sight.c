@@ -33,7 +33,7 @@ struct hf_nsm_sight {
 	bool is_late;                 /* the facts came so late that they may be of the host's next life */
 	int32_t said;                 /* the state number in the client's call */
 	bool is_said_by_lock_manager; /* the call came over TCP from a reserved port, see trust.c */
-	uint64_t asked_at, again_at;  /* monotonic ns */
+	uint64_t called_at, asked_at, again_at; /* monotonic ns */
 };
 
 static void ask_some(struct hf_nsm *nsm);
@@ -59,16 +59,22 @@ static void prove_number(struct hf_nsm_sight *sight)
 		hf_recovery_client_began(sight->nsm->options.recovery, client, sight->said);
 }
 
+/* A look-up asks over the other transport as well after a quarter of the time that it has. */
+static uint64_t at_once(const struct hf_nsm *nsm)
+{
+	return HF_MIN(AT_ONCE_NS, nsm->options.timeout_ns / 4);
+}
+
 static void on_facts(void *user, const struct hf_nsm_facts *facts)
 {
 	struct hf_nsm_sight *sight = user;
-	uint64_t took_ns = hf_loop_now(sight->nsm->options.loop) - sight->asked_at;
+	uint64_t now = hf_loop_now(sight->nsm->options.loop);
 
 	sight->inquiry = NULL;
 	sight->nsm->n_asking--;
-	if (took_ns < PROMPT_NS) {
+	if (now - sight->asked_at < PROMPT_NS) {
 		sight->facts = *facts;
-		sight->is_late = took_ns >= AT_ONCE_NS;
+		sight->is_late = now - sight->called_at >= at_once(sight->nsm);
 		prove_number(sight);
 	}
 	if (facts->is_answered)
@@ -111,8 +117,9 @@ static struct hf_nsm_sight *sight_of(struct hf_nsm *nsm, struct hf_client *clien
 	return sight;
 }
 
-/* @is_by_lock_manager: @said came over TCP from a reserved port. */
-static void look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said, bool is_by_lock_manager)
+/* @is_by_lock_manager: @said came over TCP from a reserved port. @age: of the call. */
+static void look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said, bool is_by_lock_manager,
+		    uint64_t age)
 {
 	uint64_t now = hf_loop_now(nsm->options.loop);
 	struct hf_nsm_sight *sight = client->sight;
@@ -126,6 +133,7 @@ static void look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said, 
 	sight->facts = (struct hf_nsm_facts){ 0 };
 	sight->said = said;
 	sight->is_said_by_lock_manager = is_by_lock_manager;
+	sight->called_at = now - age;
 	sight->again_at = now + AGAIN_NS;
 	hf_link_remove(&sight->link);
 	hf_list_push_back(&nsm->unasked, &sight->link);
@@ -134,7 +142,7 @@ static void look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said, 
 
 void hf_nsm_look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said)
 {
-	look_at(nsm, client, said, false);
+	look_at(nsm, client, said, false, 0);
 }
 
 /* After the host's restart its locks are those of a new run. */
@@ -206,13 +214,15 @@ bool hf_nsm_sight_may_be_of_another(const struct hf_client *client)
 void hf_nsm_client_begins(struct hf_nsm *nsm, struct hf_client *client, struct hf_rpc_call *call,
 			  int32_t said, bool is_first)
 {
+	uint64_t age = hf_rpc_call_age(call);
+
 	if (hf_rpc_call_transport(call) == HF_RPC_TCP)
 		hf_client_confirm(client);
 	if (is_first || !client->link)
 		client->link = hf_rpc_call_link(call);
-	if (hf_client_is_registered(client) && hf_rpc_call_age(call) < PROMPT_NS &&
+	if (hf_client_is_registered(client) && age < PROMPT_NS &&
 	    !hf_loop_stood_still_lately(nsm->options.loop, PROMPT_NS))
-		look_at(nsm, client, said, hf_nsm_is_from_lock_manager(call));
+		look_at(nsm, client, said, hf_nsm_is_from_lock_manager(call), age);
 }
 
 void hf_nsm_sights_deinit(struct hf_nsm *nsm)

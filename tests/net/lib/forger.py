@@ -35,6 +35,7 @@ class DistantForger(Forger):
     SERVER = "10.65.0.1"
 
     def __init__(self, namespace, port):
+        self.near = namespace
         self.namespace = netns.Namespace("forger")
         namespace.batch(
             [
@@ -51,6 +52,7 @@ class DistantForger(Forger):
 
     def close(self):
         super().close()
+        self.near.batch(["link del forger"])  # at once; the end of its namespace takes a while
         self.namespace.close()
 
 
