@@ -93,8 +93,10 @@ void order_check(struct world *world)
 }
 
 /* In the calm a host that waits is called back, by the kind of call-back that it knows. A host behind another
- * cannot be called. Nor is a thread, if another thread of its program has changed a part of the range since:
- * to the server it is one process, which has gone on, so the server calls the grant off. */
+ * cannot be called. A program that was put off because of grace is called back once, and refuses: it may ask
+ * again late, when its host has reclaimed. Nor is a thread called, if another thread of its program has
+ * changed a part of the range since: to the server it is one process, which has gone on, so the server calls
+ * the grant off. */
 void order_check_called_back(struct proc *proc)
 {
 	struct host *host = proc->host;
@@ -111,8 +113,9 @@ void order_check_called_back(struct proc *proc)
 		if (grant->host == host && grant->owner == proc->svid && grant->file == proc->span.file &&
 		    grant->mode == proc->span.mode && span_of_range(&its, grant->range) &&
 		    its.first == proc->span.first && its.last == proc->span.last &&
-		    grant->at > HF_MAX(HF_MAX(proc->waits_since, host->healed_at),
-				       HF_MAX(host->grace_until, world->ending_since)) &&
+		    grant->at >
+			    HF_MAX(HF_MAX(proc->waits_since, host->healed_at),
+				   HF_MAX(host->grace_until, HF_MAX(proc->denied_at, world->ending_since))) &&
 		    world->now - HF_MAX(grant->at, host->put_off_at) > CALL_BACK_NS)
 			world_fail(world, "I8", "%u of host %u has what it waits for, and is not called back",
 				   proc->svid, host->index);

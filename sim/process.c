@@ -414,15 +414,18 @@ void proc_answer(struct proc *proc, struct call *call, uint32_t stat, uint64_t s
 	}
 }
 
-static bool awaits(const struct proc *proc, uint32_t svid, const struct span *span)
+static bool wants(const struct proc *proc, uint32_t svid, const struct span *span)
 {
-	bool waits = proc->phase == WAITING || (proc->phase == LOCKING && proc->blocks);
-
 	/* Linux does not look at the mode, and so takes a late copy of a shared grant for an exclusive one.
 	 */
-	return proc->svid == svid && waits && proc->span.file == span->file &&
-	       proc->span.first == span->first && proc->span.last == span->last &&
-	       proc->span.mode == span->mode;
+	return proc->svid == svid && proc->span.file == span->file && proc->span.first == span->first &&
+	       proc->span.last == span->last && proc->span.mode == span->mode;
+}
+
+static bool awaits(const struct proc *proc, uint32_t svid, const struct span *span)
+{
+	return (proc->phase == WAITING || (proc->phase == LOCKING && proc->blocks)) &&
+	       wants(proc, svid, span);
 }
 
 bool proc_awaits(const struct host *host, uint32_t svid, const struct span *span)
@@ -439,6 +442,8 @@ uint32_t proc_granted(struct host *host, uint32_t svid, const struct span *span,
 	for (uint32_t i = 0; i < host->n_procs; i++) {
 		struct proc *proc = &host->procs[i];
 
+		if (proc->phase == PAUSING && wants(proc, svid, span))
+			proc->denied_at = host->world->now;
 		if (!awaits(proc, svid, span))
 			continue;
 		/* Linux could not tell: this call-back is about a wait that was given up. A client that

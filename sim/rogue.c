@@ -309,13 +309,16 @@ static int32_t guess(struct world *world)
 	return world->server->durability == HF_STORE_NONE ? next : next + FAR_OFF;
 }
 
-/* A node may stand still, or serve nothing, when a host that it does not know takes its first lock. It asks
- * the host late then, and perhaps in a later life: the number of that life must not be known as a copy. */
-static int32_t guess_of_unknown(struct world *world)
+/* A node may stand still, or serve nothing, or have served for a moment only, when a host that it does not
+ * know takes its first lock. It asks the host late then, or not at all: the number of the host's next life
+ * must not be known as a copy. A host that is down has its next life before it takes a lock. */
+static int32_t guess_for(struct world *world, const struct host *victim)
 {
 	int32_t number = guess(world);
 
-	return world->options.is_cluster && number < FAR_OFF ? 2 : number;
+	if (!world->options.is_cluster || number >= FAR_OFF || (victim->is_up && is_known(world, victim)))
+		return number;
+	return victim->is_up ? number + FAR_OFF : 2;
 }
 
 static uint16_t choose_port(struct world *world)
@@ -354,7 +357,7 @@ static void forge_sender(struct world *world, struct host *victim)
 		return;
 	port = choose_port(world);
 	name = is_notice && rng_chance(rng, 300) ? "another" : victim->name;
-	number = victim->is_up ? guess(world) : guess_of_unknown(world);
+	number = guess_for(world, victim);
 	if (!victim->is_up)
 		victim->lied_about_in = world->server->life;
 	rogue_forge_restart(world, victim, port, is_notice, name, victim->state + number);
@@ -388,7 +391,7 @@ void rogue_forge_number(struct world *world, struct host *victim, uint16_t port,
 static void forge_number(struct world *world, struct host *victim)
 {
 	uint64_t number = rng_next(&world->rogue_rng);
-	int32_t state = victim->state + guess(world);
+	int32_t state = victim->state + guess_for(world, victim);
 
 	if (is_plain(world, victim) && victim->is_up && victim->told_life == victim->life &&
 	    world->server->is_up && !world->server->grace_is_on)

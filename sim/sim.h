@@ -571,6 +571,7 @@ struct proc {
 	int32_t called_back_in;  /* the server's state number then */
 	bool wants_out;          /* it unlocks everything before it goes on */
 	uint64_t waits_since;    /* when its first LOCK for the range was sent */
+	uint64_t denied_at;      /* when it was called back for the range while it paused */
 	struct call *call;       /* under way, or NULL */
 	struct sending answered; /* the last answered call; n == 0: it was called back */
 	struct sending blocked;  /* the last LOCK for the range of its call-back; n == 0: it is under way */
