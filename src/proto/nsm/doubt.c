@@ -263,7 +263,7 @@ struct evidence {
 	bool can_tell;     /* something tells which number the statd gave before */
 	bool is_untold;    /* the notice is believed only for lack of a denial */
 	bool is_statd_new; /* its port alone has moved, and it gives the number that it gave before */
-	bool is_open;      /* struct hf_nsm_doubt */
+	bool is_open;      /* the port would deny the notice, but the host was slow to give it at first */
 	bool is_late;      /* what the host said before may be of the life that sends the notice */
 };
 
@@ -384,7 +384,7 @@ static void on_pulse(void *user, enum hf_rpc_pulse pulse)
 	if (pulse == HF_RPC_PULSE_DEAD)
 		doubt->is_by_statd = false;
 	/* A killed program resets a connection of its own while its host lives on. But then the lock manager
-	 * of that host still has its port, and judge_ports() has denied the notice. */
+	 * of that host still has its port, and judge_ports() has denied the notice or left it open. */
 	if (pulse == HF_RPC_PULSE_DEAD && verdict == HF_NSM_UNSURE && !doubt->is_open) {
 		doubt->is_shown = true;
 		verdict = HF_NSM_BELIEVED;

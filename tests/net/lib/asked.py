@@ -27,6 +27,7 @@ class Asked(Play):
         for host in self.hosts:
             host.state = 5
             host.deaf = False
+            host.portmap_delay = 0
             host.asked.items.clear()
 
     def tearDown(self):
