@@ -859,16 +859,21 @@ void hf_cluster_set_unfit(struct hf_cluster *cluster, const char *why)
 	pthread_mutex_unlock(&cluster->lock);
 }
 
+void hf_cluster_begin_to_leave(struct hf_cluster *cluster)
+{
+	pthread_mutex_lock(&cluster->lock);
+	hf_node_leave(cluster->node, read_clock());
+	pthread_mutex_unlock(&cluster->lock);
+	hf_cluster_released(cluster, false);
+}
+
 void hf_cluster_leave(struct hf_cluster *cluster)
 {
 	const struct hf_node_options *options = &cluster->options.node;
 	struct hf_service_self self = { .node = options->node, .instance = options->instance };
 	uint64_t give_up_at = read_clock() + options->lease_ns, now;
 
-	pthread_mutex_lock(&cluster->lock);
-	hf_node_leave(cluster->node, read_clock());
-	pthread_mutex_unlock(&cluster->lock);
-	hf_cluster_released(cluster, false);
+	hf_cluster_begin_to_leave(cluster);
 	pthread_mutex_lock(&cluster->lock);
 	while ((cluster->is_claiming || hf_node_role(cluster->node) == HF_NODE_STOPPING) &&
 	       (now = read_clock()) < give_up_at)

@@ -109,8 +109,10 @@ void hf_cluster_released(struct hf_cluster *cluster, bool has_failed);
 int hf_cluster_set_exports(struct hf_cluster *cluster, const char *exports); /* after a reload */
 /* This node could not serve now; empty: it could. A copy. */
 void hf_cluster_set_unfit(struct hf_cluster *cluster, const char *why);
-/* An orderly end of the process, when the service has ended: hands it over and takes this node out. Blocks,
- * for a lease at most. */
+/* An orderly end of the process, when the service has ended. begin_to_leave() does not block: the node claims
+ * nothing more, and hands over what it has just claimed. leave() takes the node out as well, and blocks for a
+ * lease at most. */
+void hf_cluster_begin_to_leave(struct hf_cluster *cluster);
 void hf_cluster_leave(struct hf_cluster *cluster);
 
 /* Orders of an operator. 0: accepted. Otherwise -EBUSY, and @why says in one sentence why not. */

@@ -196,10 +196,14 @@ static void ask_reload(void *user)
 
 /* Signals and events */
 
+/* Until the process ends, a worker may wait for a disk for seconds, and the service become free. */
 static void on_stop(void *user, int signum)
 {
+	struct standby *standby = user;
+
 	hf_log_info("stopping", "signal=%s", sigabbrev_np(signum));
-	end(user, HF_STANDBY_STOPPED);
+	hf_cluster_begin_to_leave(standby->cluster);
+	end(standby, HF_STANDBY_STOPPED);
 }
 
 static void on_reload(void *user, int signum)

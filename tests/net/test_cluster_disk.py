@@ -116,6 +116,28 @@ class StuckDisk(DeadDisk):
         self.assertIn("stopped in order", stuck.log[before:])
         self.until_serving(sound)
 
+    def test_standby_that_is_told_to_stop_and_waits_for_its_disk_does_not_take_over(self):
+        """The node that serves is killed just then. If the one that ends took the service, it would not serve."""
+        sound, stuck = self.nodes
+        if self.active is stuck:
+            self.assertEqual(stuck.order("move").status, 202)
+            self.until_serving(sound)
+            self.until_one_serves()
+        stuck.until_role("standby")
+        before = len(stuck.log)
+        self.disk.die()
+        self.addCleanup(self.disk.live)
+        self.assertTrue(self.disk.was_asked.wait(PATIENCE), "its exports are examined")
+        stuck.process.send_signal(signal.SIGTERM)
+        self.until(lambda: "signal=TERM" in stuck.log[before:], "it is told to stop")
+        sound.kill_process()
+        self.until(lambda: not stuck.runs, "it ends")
+        self.assertEqual(stuck.process.returncode, 0, stuck.log)
+        self.assertIn("gave up calls that wait for a disk", stuck.log[before:])
+        self.assertNotIn("takes the service", stuck.log[before:])
+        sound.start()
+        self.until_serving(sound)
+
     test_standby_whose_disk_does_not_answer_does_not_take_over = None
     test_standby_whose_disk_does_not_answer_ends_when_it_is_told = None
 

@@ -438,7 +438,6 @@ class Removed(Shared):
         self.disk.live()
         lock = self.hold(fh=self.of_disk)
         self.disk.die()
-        self.disk.was_asked.clear()
         self.assertEqual(self.ask(nlm.LOCK, block=True), nlm.S_FAILED)
         self.assertEqual(self.of("waiters"), [])
         self.assertEqual(self.of("locks"), [self.id_of(self.a)])

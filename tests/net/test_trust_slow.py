@@ -44,7 +44,6 @@ class Slow(Exported):
         self.slow = self.handle_of(os.path.join(self.base, "slow", "f"), "/slow", "slow")
         with self.network.server, nfs.Client(2049) as client:
             self.root = client.root("/data")
-        self.disk.was_asked.clear()
         self.disk.die()
         self.addCleanup(self.disk.live)
 

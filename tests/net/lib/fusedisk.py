@@ -45,7 +45,7 @@ class FuseDisk:
         self.path = path
         self.keeps_root = keeps_root
         self.is_dead = False
-        self.was_asked = threading.Event()  # when it was dead
+        self.was_asked = threading.Event()  # since it died
         self.wake = os.pipe()
         self.fd = os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC)
         options = f"fd={self.fd},rootmode=40000,user_id=0,group_id=0,allow_other,default_permissions"
@@ -57,6 +57,7 @@ class FuseDisk:
         os.stat(path)  # so the kernel has asked all that it asks by itself
 
     def die(self):
+        self.was_asked.clear()
         self.is_dead = True
 
     def live(self):
