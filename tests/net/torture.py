@@ -47,6 +47,7 @@ from until import lapse, until
 N_PLAYERS = 4
 PATIENCE = 60  # seconds for whatever must happen in a round
 WINDOW = 120  # of grace
+SHOWN = 4000  # of the log: how the last run began, and how it ended
 SKIPPED = 77
 SETTINGS = ("server.portmap=embedded", "server.name=server", "api.listen=", f"recovery.window_seconds={WINDOW}",
             "recovery.notify_timeout_ms=2000")  # fmt: skip
@@ -85,12 +86,17 @@ class Torture:
     def make_player(self, i):
         return Player(self.world, self.make_host(), self.files, self.args.seed * 1000 + i, self.fault.is_wire_bad)
 
-    def is_in_grace(self):
+    def heard(self, ask, otherwise):
+        """What the stranger is answered; @otherwise: no answer comes."""
         try:
-            return self.stranger.test(nlm.Lock(fh=os.urandom(8), name="stranger")).stat == nlm.S_GRACE
+            return ask()
         except (OSError, EOFError, NoReply, Refused):
             self.stranger.drop_callers()
-            return True
+            return otherwise
+
+    def is_in_grace(self):
+        probe = nlm.Lock(fh=os.urandom(8), name="stranger")
+        return self.heard(lambda: self.stranger.test(probe).stat, nlm.S_GRACE) == nlm.S_GRACE
 
     def wait(self, test, what):
         def look():
@@ -104,13 +110,12 @@ class Torture:
         return sum(player.n["locked"] for player in self.players)
 
     def free_stranger(self):
+        def free():
+            self.stranger.free_all(timeout=1)  # no answer while the store cannot write
+            return True
+
         def is_free():
-            try:
-                self.stranger.free_all(timeout=1)  # no answer while the store cannot write
-                return True
-            except (OSError, EOFError, NoReply, Refused):
-                self.stranger.drop_callers()
-                return self.daemon.process.poll() is not None
+            return self.heard(free, False) or self.daemon.process.poll() is not None
 
         self.wait(is_free, "the stranger's locks are freed")
 
@@ -284,8 +289,16 @@ class Torture:
         host.wait_granted(waiter)
         self.free_stranger()
 
-    def run(self):
+    def begin(self):
+        """Before a first run has a client with locks, it may be killed before it has stored that its list of them is
+        complete. Then its next run grants every reclaim, for the whole of grace."""
         self.daemon.start()
+        first = self.stranger.lock_of(self.files[0])
+        self.wait(lambda: self.heard(lambda: self.stranger.lock(first), None) == nlm.S_GRANTED, "the first lock is granted")
+        self.free_stranger()
+
+    def run(self):
+        self.begin()
         for player in self.players:
             player.start()
         end = time.monotonic() + self.args.seconds
@@ -309,6 +322,14 @@ class Torture:
             raise Violation(f"only {self.n_continued} of {rounds} runs went on")
         if rounds < self.args.rounds:
             raise Violation(f"only {rounds} rounds in {self.args.seconds} s")
+
+    def last_run(self):
+        """What the players wait for, and the log of the last run."""
+        log = self.daemon.log
+        log = log[max(log.rfind(" clients and locks loaded"), 0) :]
+        players = [f"{p.host.name}: told of {p.told_state()}, reclaimed {p.reclaimed_state}, waits for {p.waiting}, {p.n}" for p in self.players]
+        shown = log if len(log) <= 2 * SHOWN else f"{log[:SHOWN]}\n[...]\n{log[-SHOWN:]}"
+        return "\n".join([*players, f"believed: {self.world.held}", f"reserved: {self.world.reservations.now()}", shown])
 
     def close(self):
         for player in self.players:
@@ -374,7 +395,7 @@ def main():
         torture.run()
         torture.daemon.stop()
     except (Violation, Failed, AssertionError) as violation:
-        print(f"torture: seed {args.seed}, {args.store}, {args.kill}: {violation}\n{torture.daemon.log[-4000:]}")
+        print(f"torture: seed {args.seed}, {args.store}, {args.kill}: {violation}\n{torture.last_run()}")
         sys.exit(1)
     finally:
         torture.close()
