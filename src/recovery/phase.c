@@ -163,11 +163,18 @@ static void end_grace_timers(struct hf_phase *phase)
 	hf_task_cancel(&phase->check_task);
 }
 
+/* What is stored of exports that are gone is in no table: an UNLOCK changes nothing there. */
+static bool may_settle(const struct hf_recovery *recovery)
+{
+	return recovery->persist.stores_waiters && recovery->phase.now == HF_PHASE_SERVING &&
+	       !hf_phase_is_raising(recovery) && hf_list_is_empty(&recovery->not_exported.records);
+}
+
 static void on_settled(struct hf_promise *promise, bool is_durable)
 {
 	struct hf_recovery *recovery = hf_container_of(promise, struct hf_recovery, phase.settled);
 
-	if (is_durable && recovery->phase.now == HF_PHASE_SERVING)
+	if (is_durable && may_settle(recovery)) /* a restart may have been simulated meanwhile */
 		hf_store_mark_settled(recovery->store, NULL);
 }
 
@@ -177,9 +184,7 @@ void hf_phase_settle(struct hf_recovery *recovery)
 {
 	struct hf_promise *promise = &recovery->phase.settled;
 
-	/* What is stored of exports that are gone is in no table: an UNLOCK changes nothing there. */
-	if (!recovery->persist.stores_waiters || recovery->phase.now != HF_PHASE_SERVING ||
-	    hf_phase_is_raising(recovery) || !hf_list_is_empty(&recovery->not_exported.records))
+	if (!may_settle(recovery))
 		return;
 	hf_promise_cancel(promise);
 	if (hf_promises_await(recovery, promise, recovery->persist.ticket, 0, on_settled))

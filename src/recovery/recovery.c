@@ -279,7 +279,8 @@ static bool is_settled(void *user, const struct hf_client *client)
 {
 	const struct hf_recovery *recovery = user;
 
-	return hf_recovery_can_promise(recovery) &&
+	/* A client that is not told any more, because the server stops, is told by the next run. */
+	return !hf_phase_is_over(recovery) && hf_recovery_can_promise(recovery) &&
 	       client->idle_mark <= hf_store_reached(recovery->store, HF_STORE_LOCKS) &&
 	       client->registration_ticket <= hf_store_reached(recovery->store, HF_STORE_CLIENTS);
 }

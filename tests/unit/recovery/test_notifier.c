@@ -329,6 +329,28 @@ static void test_stopped_while_telling(void **state)
 	assert_true(w.disk.view.state.is_clean);
 }
 
+/* The next run tells it. */
+static void test_stop_keeps_a_client_that_was_not_told(void **state)
+{
+	hf_cleanup(hf_client_unrefp) struct hf_client *other = NULL;
+	bool is_stopped = false;
+	struct hf_addr addr;
+
+	w.options.max_clients = 1;
+	world_client(&w, "10.0.0.66", "black");
+	world_turn(&w);
+	world_restart(&w);
+	world_until(&w, w.n_in_flight == 1);
+	hf_recovery_stop(w.recovery, on_stopped, &is_stopped);
+	assert_true(hf_addr_parse(&addr, "10.0.0.67"));
+	assert_int_equal(hf_clients_get(&other, hf_recovery_clients(w.recovery), "nlm", &addr,
+					hf_bytes_of_str("fine")),
+			 0);
+	assert_int_equal(hf_client_register(other), HF_CLIENT_E_LIMIT);
+	world_until(&w, is_stopped);
+	assert_int_equal(disk_count(&w.disk, HF_RECORD_CLIENT), 1);
+}
+
 static void test_again_by_hand(void **state)
 {
 	struct hf_client *client = world_client(&w, "10.0.0.65", "fine");
@@ -454,6 +476,7 @@ int main(void)
 		T(test_retries_end),
 		T(test_unregistered_while_being_told),
 		T(test_stopped_while_telling),
+		T(test_stop_keeps_a_client_that_was_not_told),
 		T(test_again_by_hand),
 		T(test_simulated_crash),
 		T(test_acknowledged_late_counts_for_the_older_number_alone),

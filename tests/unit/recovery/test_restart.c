@@ -568,6 +568,29 @@ static void settle_to_go_on(void)
 	world_kill(&w);
 }
 
+/* What the start has changed is stored only after that: no run may go on with a number that no client knows.
+ */
+static void test_simulated_restart_before_what_the_start_changed_is_stored(void **state)
+{
+	settle_to_go_on();
+	put_lock("nlm:10.0.0.11:alpha", "7", 4, 30, 20); /* no range: it is deleted */
+	w.disk.is_slow = true;
+	world_up(&w);
+	assert_int_equal(hf_recovery_start(w.recovery), 0);
+	assert_true(hf_recovery_continues(w.recovery));
+	world_turn(&w);
+	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
+	world_turn(&w);
+	disk_let_go_of(&w.disk, HF_STORE_LOCKS);
+	world_turn(&w);
+	w.disk.is_slow = false;
+	disk_let_go(&w.disk);
+	world_until(&w, world_in_grace(&w));
+	world_turn(&w);
+	assert_int_equal(w.disk.view.state.sm_state, hf_recovery_state(w.recovery));
+	assert_false(w.disk.view.state.is_settled);
+}
+
 /* A lock of a grant in flight, in this file. Before the grant the owner had nothing there. */
 static void put_piece(const char *file, uint64_t id)
 {
@@ -1019,6 +1042,7 @@ int main(void)
 		T(test_later_one_of_conflicting_reservations_may_come_first),
 		T(test_stored_lock_of_an_unknown_client_dies_with_it),
 		T(test_stored_waiter_of_an_unknown_client_dies_with_it),
+		T(test_simulated_restart_before_what_the_start_changed_is_stored),
 		T(test_stored_lock_of_a_grant_that_is_not_stored),
 		T(test_stored_grant_of_an_export_that_is_gone),
 		T(test_stored_grant_of_a_run_that_starts_over),
