@@ -290,11 +290,18 @@ static bool is_known(const struct world *world, const struct host *victim)
 	return is_seen;
 }
 
+/* A node that stands still asks the host only when it goes on. If the host is down then, it denies nothing,
+ * and the number that was forged hides that of its next life. */
+static bool asks_at_once(const struct world *world)
+{
+	return !node_is_halted(world->server);
+}
+
 bool rogue_can_be_denied(const struct world *world, const struct host *victim)
 {
 	/* Until the host has taken a lock since the server's start, the server has not asked it. */
-	return is_plain(world, victim) && victim->promised_in == world->server->life && victim->is_up &&
-	       victim->told_life == victim->life && is_known(world, victim);
+	return is_plain(world, victim) && asks_at_once(world) && victim->promised_in == world->server->life &&
+	       victim->is_up && victim->told_life == victim->life && is_known(world, victim);
 }
 
 /*
@@ -321,9 +328,14 @@ static int32_t guess_for(struct world *world, const struct host *victim)
 	return victim->is_up ? number + FAR_OFF : 2;
 }
 
-static uint16_t choose_port(struct world *world)
+/* A datagram from a reserved port makes a client privileged that has not called over TCP in this run. A run
+ * that goes on does not know that it was a datagram, and refuses the calls of a host that has ordinary ports.
+ */
+static uint16_t choose_port(struct world *world, const struct host *victim)
 {
-	return rng_chance(&world->rogue_rng, 500) ? FORGED_LOW : FORGED_HIGH;
+	bool is_low = rng_chance(&world->rogue_rng, 500);
+
+	return is_low && !(victim->is_ordinary && world->options.continues) ? FORGED_LOW : FORGED_HIGH;
 }
 
 void rogue_forge_restart(struct world *world, const struct host *victim, uint16_t port, bool is_notice,
@@ -355,7 +367,7 @@ static void forge_sender(struct world *world, struct host *victim)
 
 	if (!rogue_can_be_denied(world, victim) && !(is_plain(world, victim) && !victim->is_up))
 		return;
-	port = choose_port(world);
+	port = choose_port(world, victim);
 	name = is_notice && rng_chance(rng, 300) ? "another" : victim->name;
 	number = guess_for(world, victim);
 	if (!victim->is_up)
@@ -394,8 +406,8 @@ static void forge_number(struct world *world, struct host *victim)
 	int32_t state = victim->state + guess_for(world, victim);
 
 	if (is_plain(world, victim) && victim->is_up && victim->told_life == victim->life &&
-	    world->server->is_up && !world->server->grace_is_on)
-		rogue_forge_number(world, victim, choose_port(world), number, state);
+	    world->server->is_up && asks_at_once(world) && !world->server->grace_is_on)
+		rogue_forge_number(world, victim, choose_port(world, victim), number, state);
 }
 
 void rogue_act(struct world *world, uint32_t n)

@@ -30,7 +30,8 @@ static void begin_rest(struct rest *rest, struct hf_range range)
 	rest->right = nothing;
 }
 
-/* The range in which locks matter for a replacement. With @attrs, locks that only touch may merge. */
+/* The range in which locks matter for a replacement. With @attrs, locks that only touch may merge, and then
+ * also what touches those: locks of the run before touch, and are not merged. */
 static struct hf_range neighbourhood(struct hf_range range, const struct hf_lock_attrs *attrs)
 {
 	if (attrs && range.start > 0)
@@ -81,9 +82,12 @@ int hf_holding_growth(struct hf_spot around, struct hf_range range, const struct
 	if (is_clear(&around, range))
 		return growth;
 	begin_rest(&rest, range);
-	for (; hf_spot_lock(&around) && hf_spot_range(&around).start <= end; hf_spot_next(&around))
-		if (cut(&rest, hf_spot_lock(&around), range, attrs))
-			growth--;
+	for (; hf_spot_lock(&around) && hf_spot_range(&around).start <= end; hf_spot_next(&around)) {
+		if (!cut(&rest, hf_spot_lock(&around), range, attrs))
+			continue;
+		growth--;
+		end = neighbourhood(rest.range, attrs).end;
+	}
 	return growth + !is_empty(rest.left) + !is_empty(rest.right);
 }
 
@@ -121,6 +125,7 @@ static HF_NOINLINE void replace(struct hf_locks *locks, struct hf_holding *holdi
 		touch_weakened(locks, lock, range, attrs);
 		hf_holding_take_out(locks, lock, &hint, HF_LOCK_CAUSE_REQUEST);
 		hint = none; /* the sets have changed */
+		end = neighbourhood(rest.range, attrs).end;
 		if (behind > end)
 			break;
 		spot = hf_holding_from(holding, behind);

@@ -58,6 +58,20 @@ static void test_restored_locks_that_touch_stay_as_they_are_stored(void **state)
 	assert_locked(bed, 1, "S[0,4] S[13,29]");
 }
 
+static void test_restored_locks_that_touch_and_have_grown_are_one(void **state)
+{
+	struct bed *bed = *state;
+
+	bed_restore(bed, 1, S, 10, 19);
+	bed_restore(bed, 1, S, 20, 29);
+	hf_lock_accept_restored(bed->locks);
+	bed_lock(bed, 1, S, 30, 39);
+	assert_locked(bed, 1, "S[10,19] S[20,39]");
+	bed_lock(bed, 1, S, 0, 9);
+	check(bed);
+	assert_locked(bed, 1, "S[0,39]");
+}
+
 static void test_a_client_that_reconnects_still_reclaims(void **state)
 {
 	struct bed *bed = *state;
@@ -155,6 +169,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		bed_test_of(test_restored_locks_are_held),
 		bed_test_of(test_restored_locks_that_touch_stay_as_they_are_stored),
+		bed_test_of(test_restored_locks_that_touch_and_have_grown_are_one),
 		bed_test_of(test_a_client_that_reconnects_still_reclaims),
 		bed_test_of(test_waiters_keep_their_order),
 		bed_test_of(test_a_waiter_that_can_run_is_granted_by_an_event),
