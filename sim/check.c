@@ -507,7 +507,7 @@ static void note_lost_ports(struct world *world)
 	for (; (client = hf_clients_next(clients, serial)); hf_client_unref(client)) {
 		serial = client->serial;
 		host = nat_owner(world, &client->address, client->name);
-		if (host && !client->is_privileged && !disk_has_client(world, client->id))
+		if (host && !client->is_privileged && !host->was_stored)
 			host->is_port_lost = true;
 	}
 }

@@ -152,7 +152,7 @@ bool reload_is_back_since(const struct world *world, uint8_t file, uint64_t sinc
 /* Checks */
 
 /* What the store lacks without a fault of the server. */
-static bool may_lack(const struct world *world)
+bool reload_may_lack(const struct world *world)
 {
 	return !world->server->was_complete || world->server->has_lost || database_is_behind(world);
 }
@@ -160,7 +160,7 @@ static bool may_lack(const struct world *world)
 /* Until grace is over, a list that is not complete decides nothing. */
 static bool is_open(const struct world *world)
 {
-	return world->server->grace_is_on && may_lack(world);
+	return world->server->grace_is_on && reload_may_lack(world);
 }
 
 void reload_check_locks(struct world *world, struct proc *proc, uint8_t file)
@@ -171,7 +171,7 @@ void reload_check_locks(struct world *world, struct proc *proc, uint8_t file)
 	for (int unit = 0; unit < N_UNITS; unit++) {
 		if (proc->own->has[file][unit] <= stored[file][unit] || is_open(world))
 			continue;
-		if (may_lack(world))
+		if (reload_may_lack(world))
 			lose_unit(proc, file, unit);
 		else
 			world_fail(world, "I3",
@@ -187,7 +187,7 @@ void reload_check_reservation(struct world *world, struct proc *proc, uint8_t fi
 	if (!reservation->has || is_open(world) ||
 	    disk_count_reservation(disk_promised(world), proc->host, proc->svid, file, reservation))
 		return;
-	if (may_lack(world)) {
+	if (reload_may_lack(world)) {
 		reservation->has = false;
 		reservation->is_phantom = true;
 	} else {

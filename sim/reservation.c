@@ -211,7 +211,8 @@ void reservation_loosen(struct proc *proc, bool was_over)
 		struct reservation *reservation = &proc->reservations[file];
 
 		if (was_over && reservation->has && !reservation->is_firm &&
-		    !reload_is_absent(proc->host->world->server, file)) {
+		    (reload_may_lack(proc->host->world) ||
+		     !reload_is_absent(proc->host->world->server, file))) {
 			reservation->has = false;
 			reservation->is_phantom = true;
 		}

@@ -70,13 +70,16 @@ bool server_is_message_old(const struct server *server, uint64_t sent_at)
 }
 
 /* The server died in the turn in which grace ended. It is open whether the end is stored, and the unreclaimed
- * locks are lost. A lock that was reclaimed in time, and could not be promised, is open, too. */
+ * locks are lost. A lock that was reclaimed in time, and could not be promised, is open, too; and one in a
+ * file that is not exported, if the store may lack it. */
 static void forfeit(struct world *world, struct proc *proc)
 {
+	bool may_lack = reload_may_lack(world);
+
 	for (uint8_t file = 0; file < MAX_FILES; file++)
 		for (int unit = 0; unit < N_UNITS; unit++) {
 			if (proc->own->firm[file][unit] || !proc->own->has[file][unit] ||
-			    reload_is_absent(world->server, file))
+			    (!may_lack && reload_is_absent(world->server, file)))
 				continue;
 			proc->own->phantom[file][unit] = proc->own->has[file][unit];
 			proc->own->has[file][unit] = 0;
@@ -446,9 +449,11 @@ void server_start(struct world *world)
 	server->n_waiting = disk_count_promised_waiters(world);
 	SAY(world, "server  starts, epoch %u", life);
 	world_note(world, 2, life);
-	for (uint32_t i = 0; i < world->n_hosts; i++)
+	for (uint32_t i = 0; i < world->n_hosts; i++) {
+		world->hosts[i].was_stored = disk_has_client_of(&world->hosts[i]);
 		if (world->hosts[i].is_up)
 			reclaim_server_starts(&world->hosts[i]);
+	}
 	identity_server_starts(world);
 	server_do(world, begin, &r);
 	if (!server->is_up || server->life != life)

@@ -693,6 +693,7 @@ struct host {
 	bool frees_without_number; /* its FREE_ALL says 0 */
 	enum notice_name notice_name;
 	bool is_ordinary;  /* it calls from an ordinary port, over TCP */
+	bool was_stored;   /* its registration, when this run began */
 	bool is_port_lost; /* its locks were stored, and its registration, which says from which port, was not
 			    */
 	struct rng ordinary_rng;
@@ -1067,6 +1068,7 @@ uint32_t disk_count_promised_waiters(const struct world *world);
 bool disk_has_wait_of(const struct disk_view *view, const struct proc *proc, const struct span *span);
 bool disk_has_waiter(const struct disk_view *view, const struct hf_lock_view *waiter);
 bool disk_has_client(const struct world *world, const char *id);
+bool disk_has_client_of(const struct host *host); /* by whatever name */
 bool disk_get_state_of(const struct world *world, const char *id,
 		       int32_t *statep); /* false: unknown; 0: not proven */
 bool disk_has_number(const struct world *world, const char *id, int32_t state); /* proven or not */
@@ -1175,6 +1177,7 @@ void reload_later(struct world *world); /* the list is another one */
 void reload_act(struct world *world);   /* inside the server */
 /* Does the run of the server not have this file? Then nothing of it is in its tables. */
 bool reload_is_absent(const struct server *server, uint8_t file);
+bool reload_may_lack(const struct world *world); /* the store, of what programs have */
 bool reload_lacks_files(const struct server *server);
 bool reload_is_back_since(const struct world *world, uint8_t file, uint64_t since);
 void reload_check_locks(struct world *world, struct proc *proc, uint8_t file);

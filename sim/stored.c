@@ -76,6 +76,16 @@ static bool is_at(struct hf_bytes client, const struct host *host)
 						   hf_bytes_of_str(host->name)));
 }
 
+bool disk_has_client_of(const struct host *host)
+{
+	const struct disk_view *view = &host->world->disk.synced;
+
+	for (uint32_t i = 0; i < view->n; i++)
+		if (view->records[i].type == HF_RECORD_CLIENT && is_at(disk_name(&view->records[i]), host))
+			return true;
+	return false;
+}
+
 /* A reservation is a blob to the store; src/recovery/reservation.c says what is in it. */
 struct stored_reservation {
 	uint8_t access, deny;
