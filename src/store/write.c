@@ -344,10 +344,18 @@ int hf_store_mark_settled(struct hf_store *store, uint64_t *ticketp)
 
 int hf_store_raise_state(struct hf_store *store, int32_t *statep, uint64_t *ticketp)
 {
+	struct hf_store_state before = store->state;
+	int r;
+
 	store->state.sm_state = hf_store_next_sm_state(store->state.sm_state);
 	store->state.is_settled = false;
+	r = put_state(store, ticketp);
+	if (r < 0 && r != -EROFS) { /* no resync follows that would write it */
+		store->state = before;
+		return r;
+	}
 	*statep = store->state.sm_state;
-	return put_state(store, ticketp);
+	return r;
 }
 
 /* Tickets */

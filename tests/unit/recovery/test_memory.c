@@ -1,4 +1,4 @@
-/* Reservations in a store that has no memory for a while: two of its functions fail (ld --wrap). */
+/* A store that has no memory for a while: some of its functions fail (ld --wrap). */
 #include "world.h"
 
 #include <errno.h>
@@ -26,6 +26,13 @@ int __wrap_hf_store_put_reservation(struct hf_store *store, const struct hf_stor
 				    uint64_t *ticketp)
 {
 	return fails() ? -ENOMEM : __real_hf_store_put_reservation(store, reservation, ticketp);
+}
+
+uint8_t *__real_hf_batch_reserve(struct hf_store_batch *batch);
+uint8_t *__wrap_hf_batch_reserve(struct hf_store_batch *batch);
+uint8_t *__wrap_hf_batch_reserve(struct hf_store_batch *batch)
+{
+	return fails() ? NULL : __real_hf_batch_reserve(batch);
 }
 
 static int setup(void **state)
@@ -89,11 +96,28 @@ static void test_a_reservation_that_could_not_be_updated(void **state)
 
 #define T(f) cmocka_unit_test_setup_teardown(f, setup, teardown)
 
+/* What is written next must not say a number that no client is told of. */
+static void test_a_restart_that_could_not_be_simulated(void **state)
+{
+	struct hf_store *store = hf_recovery_store(w.recovery);
+	int32_t before = hf_recovery_state(w.recovery);
+
+	n_failures = 1;
+	assert_int_equal(hf_recovery_simulate_crash(w.recovery), -ENOMEM);
+	assert_int_equal(hf_store_mark_complete(store, NULL), 0);
+	world_turn(&w);
+	assert_int_equal(w.disk.view.state.sm_state, before);
+	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
+	world_until(&w, hf_recovery_state(w.recovery) != before);
+	assert_int_equal(w.disk.view.state.sm_state, hf_recovery_state(w.recovery));
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		T(test_a_released_reservation_leaves_the_store),
 		T(test_a_reservation_that_could_not_be_updated),
+		T(test_a_restart_that_could_not_be_simulated),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
