@@ -83,13 +83,19 @@ class Cluster:
         return (done.stdout if done.returncode == 0 else done.stderr).strip()
 
     def signal(self, number):
-        """To all its processes."""
+        """To all its processes. It stands still first: a child that it forked meanwhile would be left out. One that a connection
+        has just begun outlives a killed server until its client has said who it is, and keeps the next server out."""
+        self._send(self.server.pid, signal.SIGSTOP)
         children = subprocess.run(["pgrep", "-P", str(self.server.pid)], check=False, capture_output=True).stdout
-        for pid in (self.server.pid, *map(int, children.split())):
-            try:
-                os.kill(pid, number)
-            except ProcessLookupError:
-                pass
+        for pid in (*map(int, children.split()), self.server.pid):
+            self._send(pid, number)
+
+    @staticmethod
+    def _send(pid, number):
+        try:
+            os.kill(pid, number)
+        except ProcessLookupError:
+            pass
 
     def kill(self):
         """SIGKILL for all its processes, as the kernel does when memory is short."""
