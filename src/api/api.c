@@ -1,4 +1,4 @@
-/* The life of the API, and the way of a request to the loop and back. */
+/* The life of the API, and the turns of a request on the loop. */
 #include "api/api.h"
 
 #include <assert.h>
@@ -71,28 +71,6 @@ static void run(struct hf_task *task)
 		break;
 	}
 	put_back(api, request);
-}
-
-/* On the HTTP thread, after it has suspended the connection. */
-void hf_api_wait_for_loop(struct hf_api_request *request)
-{
-	struct hf_api *api = request->api;
-	bool is_first;
-
-	pthread_mutex_lock(&api->lock);
-	/* Whatever waits when the API stops has been resumed; what comes after that would wait for ever. */
-	if (atomic_load(&api->is_stopping)) {
-		pthread_mutex_unlock(&api->lock);
-		hf_api_fail(request, 503, "stopping", "The server is stopping.");
-		hf_api_resume(request);
-		return;
-	}
-	hf_list_push_back(&api->waiting, &request->link);
-	is_first = !api->is_posted;
-	api->is_posted = true;
-	pthread_mutex_unlock(&api->lock);
-	if (is_first)
-		hf_loop_post(api->options.loop, &api->task);
 }
 
 static void on_sweep(struct hf_timer *timer)

@@ -4,8 +4,8 @@
  * It shows the server's state and hands an operator's orders to the domain. It
  * decides nothing.
  *
- *	api.c         life; the way of a request to the loop and back
- *	http.c        libmicrohttpd, whose one thread talks to the callers
+ *	api.c         life; the turns of a request on the loop
+ *	http.c        libmicrohttpd, whose one thread talks to the callers; the way of a request to the loop
  *	https.c       TLS on its connections; keys.c: certificate and key
  *	listen.c      the TCP port or Unix socket
  *	doors.c       the connections, and which one is closed when there are too many

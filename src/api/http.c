@@ -176,6 +176,28 @@ static enum MHD_Result accept_request(struct hf_api_request *request, const char
 	return MHD_YES;
 }
 
+/* The connection is suspended. The queue is as long as there are connections. */
+static void wait_for_loop(struct hf_api_request *request)
+{
+	struct hf_api *api = request->api;
+	bool is_first;
+
+	pthread_mutex_lock(&api->lock);
+	/* Whatever waits when the API stops has been resumed; what comes after that would wait for ever. */
+	if (atomic_load(&api->is_stopping)) {
+		pthread_mutex_unlock(&api->lock);
+		hf_api_fail(request, 503, "stopping", "The server is stopping.");
+		hf_api_resume(request);
+		return;
+	}
+	hf_list_push_back(&api->waiting, &request->link);
+	is_first = !api->is_posted;
+	api->is_posted = true;
+	pthread_mutex_unlock(&api->lock);
+	if (is_first)
+		hf_loop_post(api->options.loop, &api->task);
+}
+
 static enum MHD_Result serve(struct hf_api_request *request)
 {
 	struct hf_api *api = request->api;
@@ -193,7 +215,7 @@ static enum MHD_Result serve(struct hf_api_request *request)
 	}
 	request->stage = HF_API_WAITS;
 	MHD_suspend_connection(request->connection);
-	hf_api_wait_for_loop(request);
+	wait_for_loop(request);
 	return MHD_YES;
 }
 

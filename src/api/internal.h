@@ -291,9 +291,6 @@ bool hf_api_expires(struct hf_api *api, int64_t *unixp); /* any thread; false: t
 /* listen.c: sets api->fd and api->port. Logs errors. */
 int hf_api_listen(struct hf_api *api);
 
-/* api.c */
-void hf_api_wait_for_loop(struct hf_api_request *request); /* the queue is as long as there are connections */
-
 /* request.c */
 struct hf_api_request *hf_api_request_new(struct hf_api *api);
 void hf_api_request_free(struct hf_api_request *request);
