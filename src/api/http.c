@@ -219,13 +219,6 @@ static enum MHD_Result serve(struct hf_api_request *request)
 	return MHD_YES;
 }
 
-void hf_api_resume(struct hf_api_request *request)
-{
-	request->stage = HF_API_LOOKED;
-	MHD_resume_connection(request->connection);
-	/* @request may be gone here */
-}
-
 static enum MHD_Result on_request(void *user, struct MHD_Connection *connection, const char *url,
 				  const char *method, const char *version, const char *upload,
 				  size_t *upload_len, void **contextp)

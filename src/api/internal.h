@@ -266,7 +266,6 @@ static inline bool hf_api_is_standby(const struct hf_api *api)
 /* http.c */
 int hf_api_http_start(struct hf_api *api);
 void hf_api_http_stop(struct hf_api *api);
-void hf_api_resume(struct hf_api_request *request); /* called by the loop when look() is done */
 
 /* doors.c: the first three on the HTTP thread */
 void hf_api_on_connection(void *user, struct MHD_Connection *connection, void **contextp,
@@ -295,6 +294,7 @@ int hf_api_listen(struct hf_api *api);
 struct hf_api_request *hf_api_request_new(struct hf_api *api);
 void hf_api_request_free(struct hf_api_request *request);
 void hf_api_request_forget_rows(struct hf_api_request *request); /* the answer has all that it needs */
+void hf_api_resume(struct hf_api_request *request); /* to the HTTP thread: look() is done */
 /* Finds the route and parses its parameters; on an error sets code, error and message. */
 void hf_api_request_route(struct hf_api_request *request, const char *method);
 void hf_api_fail(struct hf_api_request *request, unsigned int code, const char *error, const char *message);

@@ -52,6 +52,13 @@ void hf_api_request_free(struct hf_api_request *request)
 	free(request);
 }
 
+void hf_api_resume(struct hf_api_request *request)
+{
+	request->stage = HF_API_LOOKED;
+	MHD_resume_connection(request->connection);
+	/* @request may be gone here */
+}
+
 void hf_api_fail(struct hf_api_request *request, unsigned int code, const char *error, const char *message)
 {
 	request->code = code;
