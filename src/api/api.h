@@ -11,8 +11,8 @@
  *	doors.c       the connections, and which one is closed when there are too many
  *	guard.c       checks Host, Origin and token; token.c reads or creates the token file
  *	target.c      path and query of a request
- *	routes.c      the table of all calls
- *	request.c     one request: memory, route, parameters
+ *	routes.c      the table of all calls, and which of them a request is
+ *	request.c     one request: memory, result
  *	query.c        on the home loop's thread: copies what a request asks for,
  *	query_lists.c  a slice each turn
  *	revoke.c      on the loop: an operator releases single locks

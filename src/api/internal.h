@@ -50,9 +50,6 @@ struct hf_api_route {
 	bool shows_files;    /* its rows are locks, waiters or reservations, whose files have paths */
 };
 
-extern const struct hf_api_route hf_api_routes[];
-extern const size_t hf_api_n_routes;
-
 /* Rows: what the loop copies. Their texts are in the request's memory. */
 
 struct hf_api_client_row {
@@ -294,9 +291,7 @@ int hf_api_listen(struct hf_api *api);
 struct hf_api_request *hf_api_request_new(struct hf_api *api);
 void hf_api_request_free(struct hf_api_request *request);
 void hf_api_request_forget_rows(struct hf_api_request *request); /* the answer has all that it needs */
-void hf_api_resume(struct hf_api_request *request); /* to the HTTP thread: look() is done */
-/* Finds the route and parses its parameters; on an error sets code, error and message. */
-void hf_api_request_route(struct hf_api_request *request, const char *method);
+void hf_api_resume(struct hf_api_request *request);              /* to the HTTP thread: look() is done */
 void hf_api_fail(struct hf_api_request *request, unsigned int code, const char *error, const char *message);
 /* Memory that lives as long as the request. NULL: none left, and the request has failed. */
 char *hf_api_copy(struct hf_api_request *request, const void *data, size_t len);
@@ -304,6 +299,10 @@ void *hf_api_add_row(struct hf_api_request *request, size_t size);
 /* For one more row with the longest texts; always for the first. */
 bool hf_api_has_room_for_row(const struct hf_api_request *request);
 bool hf_api_has_room(const struct hf_api_request *request); /* for optional data */
+
+/* routes.c */
+/* Finds the route and parses its parameters; on an error sets code, error and message. */
+void hf_api_request_route(struct hf_api_request *request, const char *method);
 
 /* query.c, query_lists.c: on the loop */
 int hf_api_query_health(struct hf_api_request *request);

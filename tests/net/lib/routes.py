@@ -9,8 +9,8 @@ ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", ".."
 def routes():
     """(method, pattern, names of parameters, whether it changes something, whether it is open to all) of each."""
     with open(os.path.join(ROOT, "src/api/routes.c"), encoding="utf-8") as source:
-        text = source.read()
-    for row in text[text.index("hf_api_routes[]") :].split("{ .method")[1:]:
+        text = source.read().split("routes[] = {")[1].split("\n};")[0]
+    for row in text.split("{ .method")[1:]:
         row = ".method" + row
         params = re.search(r"\.params = \{(.*?)\}", row, re.S)
         yield (re.search(r'\.method = "(\w+)"', row)[1], re.search(r'\.pattern = "([^"]+)"', row)[1],
