@@ -27,6 +27,8 @@ int hf_config_read_export(struct hf_config_load *load, const char *argument); /*
 int hf_config_check(struct hf_config_load *load);      /* checks values against each other */
 int hf_config_check_host(struct hf_config_load *load); /* checks values against this host */
 
+/* Sets the options of a configuration, or those of an export, to their defaults. */
+int hf_config_set_presets(void *base, bool per_export);
 /* Adds an export with the defaults of its keys. */
 int hf_config_add_export(struct hf_config_load *load, const struct hf_config_source *source,
 			 struct hf_config_export **exportp);
