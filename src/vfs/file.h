@@ -19,7 +19,8 @@
  *
  * The folder:
  *
- *	volume.c         an exported tree: ids and places; fskind.c: types of file systems
+ *	volume.c         an exported tree: places; fskind.c: types of file systems
+ *	file_id.c        what identifies a file for ever
  *	finder.c         finds files by inode number where the kernel cannot
  *	file.c, files.c  one open file; the cache of open files; names.c: which file a name led to, lately
  *	identity.c       switches to the caller's identity; access.c: may the caller?

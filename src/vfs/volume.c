@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <linux/capability.h>
 #include <linux/openat2.h>
-#include <sched.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
@@ -19,105 +18,8 @@
 #include "vfs/fskind.h"
 
 #define MAX_DEPTH 1360 /* directories of a walk up; the path must be shorter than PATH_MAX */
-#define MAX_ASKED 20   /* attempts to open a file after ENOMEM */
-
-union kernel_handle {
-	struct file_handle h;
-	uint8_t room[sizeof(struct file_handle) + MAX_HANDLE_SZ];
-};
 
 /* Ids */
-
-bool hf_file_id_equal(const struct hf_file_id *a, const struct hf_file_id *b)
-{
-	return a->inode == b->inode && a->kind == b->kind && a->type == b->type && a->len == b->len &&
-	       memcmp(a->bytes, b->bytes, a->len) == 0;
-}
-
-/* The birth time, if the file system has it, tells a file from a later one with the same inode number. */
-static int identify_by_inode(int fd, struct hf_file_id *id)
-{
-	struct statx stx;
-
-	if (statx(fd, "", AT_EMPTY_PATH | AT_NO_AUTOMOUNT, STATX_INO | STATX_BTIME, &stx) < 0)
-		return -errno;
-	id->kind = HF_FILE_ID_INODE;
-	id->inode = stx.stx_ino;
-	if (stx.stx_mask & STATX_BTIME) {
-		memcpy(id->bytes, &stx.stx_btime.tv_sec, 8);
-		memcpy(id->bytes + 8, &stx.stx_btime.tv_nsec, 4);
-		id->len = 12;
-	}
-	return 0;
-}
-
-static int identify_by_kernel(int fd, const char *name, struct hf_file_id *id, uint64_t *mount_idp)
-{
-	union kernel_handle handle = { .h.handle_bytes = HF_FILE_ID_MAX };
-	int mount_id;
-
-	if (name_to_handle_at(fd, name, &handle.h, &mount_id, *name ? 0 : AT_EMPTY_PATH) < 0)
-		return -errno;
-	if (handle.h.handle_type < 0 || handle.h.handle_type > UINT8_MAX)
-		return -EOPNOTSUPP;
-	id->kind = HF_FILE_ID_KERNEL;
-	id->type = (uint8_t)handle.h.handle_type;
-	id->len = (uint8_t)handle.h.handle_bytes;
-	memcpy(id->bytes, handle.h.f_handle, id->len);
-	*mount_idp = (uint64_t)mount_id;
-	return 0;
-}
-
-int hf_volume_identify(const struct hf_volume *volume, int fd, struct hf_file_id *idp, struct stat *stp)
-{
-	uint64_t mount_id = volume->mount_id;
-	int r;
-
-	memset(idp, 0, sizeof(*idp));
-	if (fstat(fd, stp) < 0)
-		return -errno;
-	if (volume->root_id.kind == HF_FILE_ID_INODE)
-		return identify_by_inode(fd, idp);
-	r = identify_by_kernel(fd, "", idp, &mount_id);
-	idp->inode = stp->st_ino;
-	if (r == 0 && mount_id != volume->mount_id)
-		return -EXDEV;
-	return r;
-}
-
-int hf_volume_identify_entry(const struct hf_volume *volume, int dir, const char *name,
-			     struct hf_file_id *idp, struct stat *stp)
-{
-	uint64_t mount_id;
-	int r;
-
-	if (volume->root_id.kind != HF_FILE_ID_KERNEL || volume->finder)
-		return -EAGAIN;
-	memset(idp, 0, sizeof(*idp));
-	r = identify_by_kernel(dir, name, idp, &mount_id);
-	if (r < 0)
-		return r;
-	if (mount_id != volume->mount_id)
-		return -EXDEV;
-	if (fstatat(dir, name, stp, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT) < 0)
-		return -errno;
-	idp->inode = stp->st_ino;
-	return 0;
-}
-
-/* Linux also returns ENOMEM for a removed file while its inode number is being reused. That state is short:
- * retry. */
-static int open_by_kernel(const struct hf_volume *volume, const struct hf_file_id *id)
-{
-	union kernel_handle handle = { .h.handle_bytes = id->len, .h.handle_type = id->type };
-	int fd, n_asked = 0;
-
-	memcpy(handle.h.f_handle, id->bytes, id->len);
-	while ((fd = open_by_handle_at(volume->mount, &handle.h, O_PATH | O_NOFOLLOW | O_CLOEXEC)) < 0 &&
-	       errno == ENOMEM && ++n_asked < MAX_ASKED)
-		sched_yield();
-	return fd < 0 ? -errno : fd;
-}
 
 int hf_volume_open_id(struct hf_volume *volume, const struct hf_file_id *id, int *fdp, struct stat *stp)
 {
@@ -126,7 +28,8 @@ int hf_volume_open_id(struct hf_volume *volume, const struct hf_file_id *id, int
 
 	if (id->kind != volume->root_id.kind)
 		return -ESTALE;
-	fd = volume->has_ids ? open_by_kernel(volume, id) : hf_finder_open(volume->finder, volume, id);
+	fd = volume->has_ids ? hf_file_id_open(volume->mount, id)
+			     : hf_finder_open(volume->finder, volume, id);
 	if (fd < 0) /* a handle that the file system cannot decode belongs to an earlier file system here */
 		return fd == -EINVAL || fd == -ENOENT ? -ESTALE : fd;
 	if (fstat(fd, stp) < 0)
@@ -152,11 +55,6 @@ void hf_volume_saw(struct hf_volume *volume, uint64_t dir_inode, const char *nam
 static bool is_root(const struct hf_volume *volume, const struct stat *st)
 {
 	return st->st_ino == volume->root_stat.st_ino && st->st_dev == volume->root_stat.st_dev;
-}
-
-bool hf_volume_is_want(int error)
-{
-	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
 }
 
 /* The result for a failed step up. */
@@ -261,13 +159,13 @@ static int learn_about_root(struct hf_volume *volume)
 	volume->is_local = hf_fskind_is_local(volume->magic);
 	volume->has_unique_inodes = hf_fskind_has_unique_inodes(volume->magic);
 	volume->syncs_made_with_dir = hf_fskind_syncs_made_with_dir(volume->magic, volume->root_stat.st_dev);
-	r = identify_by_kernel(volume->root, "", &volume->root_id, &volume->mount_id);
+	r = hf_file_id_by_kernel(volume->root, "", &volume->root_id, &volume->mount_id);
 	volume->root_id.inode = volume->root_stat.st_ino;
 	if (hf_volume_is_want(r))
 		return r;
 	if (r < 0)
-		return identify_by_inode(volume->root, &volume->root_id);
-	fd = open_by_kernel(volume, &volume->root_id);
+		return hf_file_id_by_inode(volume->root, &volume->root_id);
+	fd = hf_file_id_open(volume->mount, &volume->root_id);
 	if (hf_volume_is_want(fd))
 		return fd;
 	volume->has_ids = fd >= 0;

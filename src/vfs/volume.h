@@ -11,14 +11,13 @@
  * the place of a directory is found by walking up, which costs a call for each
  * level. Other file systems below the root are not entered.
  *
- * An id is what the kernel calls a file handle (mostly inode and generation),
- * so it survives renames and restarts, and is never reused. With
- * CAP_DAC_READ_SEARCH the kernel opens files by it. Otherwise, and on file
- * systems without such handles, vfs/finder.h finds the file by its inode
- * number, and the result must have the same id.
+ * With CAP_DAC_READ_SEARCH the kernel opens files by their ids (vfs/file_id.h).
+ * Otherwise, and on file systems without file handles, vfs/finder.h finds the
+ * file by its inode number, and the result must have the same id.
  */
 #pragma once
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -26,24 +25,10 @@
 
 #include "base/cleanup.h"
 #include "base/list.h"
+#include "vfs/file_id.h"
 #include "vfs/syncer.h"
 
 struct hf_finder;
-
-#define HF_FILE_ID_MAX 36
-
-enum hf_file_id_kind {
-	HF_FILE_ID_KERNEL = 1, /* name_to_handle_at(2) */
-	HF_FILE_ID_INODE = 2,  /* inode number and birth time */
-};
-
-struct hf_file_id {
-	uint64_t inode;
-	uint8_t kind;
-	uint8_t type; /* the kernel's */
-	uint8_t len;
-	uint8_t bytes[HF_FILE_ID_MAX];
-};
 
 struct hf_volume {
 	_Atomic unsigned int n_refs;
@@ -79,22 +64,17 @@ HF_DEFINE_CLEANUP(struct hf_volume *, hf_volume_unref)
 /* Is this the directory that is at @path now? */
 bool hf_volume_is_at(const struct hf_volume *volume, const char *path);
 
-/* The id of a file, with its attributes, which are needed for it anyway. @fd is any descriptor of the file.
- * -EXDEV: it is on another file system. */
-int hf_volume_identify(const struct hf_volume *volume, int fd, struct hf_file_id *idp, struct stat *stp);
-/* The same for an entry of a directory, without opening it. Id and attributes belong to the same file only if
- * the name did not change meanwhile; the caller checks that. -EAGAIN: this volume cannot do it. */
-int hf_volume_identify_entry(const struct hf_volume *volume, int dir, const char *name,
-			     struct hf_file_id *idp, struct stat *stp);
 /* Gives an O_PATH descriptor and attributes. -ESTALE: the file is gone, or outside the volume. */
 int hf_volume_open_id(struct hf_volume *volume, const struct hf_file_id *id, int *fdp, struct stat *stp);
-bool hf_file_id_equal(const struct hf_file_id *a, const struct hf_file_id *b);
 
 /* Is the directory @fd inside the volume now? -ESTALE: it is not. Other errors: unknown. */
 int hf_volume_check_place(const struct hf_volume *volume, int fd);
 
 /* Does @error mean that memory or descriptors ran out? Then it says nothing about the file. */
-bool hf_volume_is_want(int error);
+static inline bool hf_volume_is_want(int error)
+{
+	return error == -EMFILE || error == -ENFILE || error == -ENOMEM;
+}
 
 /* Reports that the file @inode has the name @name in the directory @dir_inode. Only the finder uses this. */
 void hf_volume_saw(struct hf_volume *volume, uint64_t dir_inode, const char *name, uint64_t inode);
