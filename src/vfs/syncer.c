@@ -1,6 +1,5 @@
 #include "vfs/syncer.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <time.h>
 
@@ -21,28 +20,6 @@ struct round {
 		int result;
 	} done[MAX_DISTINCT];
 };
-
-void hf_syncer_init(struct hf_syncer *syncer)
-{
-	pthread_condattr_t attr;
-
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&syncer->has_left, &attr);
-	pthread_condattr_destroy(&attr);
-	pthread_mutex_init(&syncer->lock, NULL);
-	hf_list_init(&syncer->waiting);
-	syncer->n_inside = syncer->n_passed = syncer->n_due = 0;
-	syncer->last_took = 0;
-	syncer->is_busy = false;
-}
-
-void hf_syncer_deinit(struct hf_syncer *syncer)
-{
-	assert(hf_list_is_empty(&syncer->waiting) && !syncer->is_busy && syncer->n_inside == 0);
-	pthread_cond_destroy(&syncer->has_left);
-	pthread_mutex_destroy(&syncer->lock);
-}
 
 static int sync_once(struct round *round, struct hf_file *file)
 {

@@ -13,10 +13,12 @@
  */
 #pragma once
 
+#include <assert.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "base/list.h"
 
@@ -46,8 +48,28 @@ struct hf_syncer {
 	bool is_busy;
 };
 
-void hf_syncer_init(struct hf_syncer *syncer);
-void hf_syncer_deinit(struct hf_syncer *syncer);
+/* The volume that has the syncer in it makes and ends it. */
+static inline void hf_syncer_init(struct hf_syncer *syncer)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&syncer->has_left, &attr);
+	pthread_condattr_destroy(&attr);
+	pthread_mutex_init(&syncer->lock, NULL);
+	hf_list_init(&syncer->waiting);
+	syncer->n_inside = syncer->n_passed = syncer->n_due = 0;
+	syncer->last_took = 0;
+	syncer->is_busy = false;
+}
+
+static inline void hf_syncer_deinit(struct hf_syncer *syncer)
+{
+	assert(hf_list_is_empty(&syncer->waiting) && !syncer->is_busy && syncer->n_inside == 0);
+	pthread_cond_destroy(&syncer->has_left);
+	pthread_mutex_destroy(&syncer->lock);
+}
 
 /* Around a change. @sync is NULL if there is nothing to sync; otherwise told() is called, maybe before this
  * returns. @jobs is the queue of further changes, submitted with the syncer as their group. hf_syncer_leave()
