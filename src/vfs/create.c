@@ -1,5 +1,5 @@
 /*
- * Creates regular files.
+ * Creates files of all types, and links.
  *
  * An exclusive request stores its verifier in the file's times, where its
  * retransmission finds it, even after a restart; the client then sets the real
@@ -8,6 +8,7 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -17,6 +18,37 @@
 
 #define EXCLUSIVE_MODE 0600 /* until the client sets the mode */
 #define OPEN_FLAGS     (O_WRONLY | O_NONBLOCK | O_NOCTTY | O_NOFOLLOW | O_CLOEXEC)
+
+/* The name was created, but opening the file failed with @error. 0: the client hears that it exists. A client
+ * that is told to try again finds its own object and fails. It can do without the handle, but not without
+ * attributes that only an open file can be given. */
+static int made_unopened(int error, const struct hf_setattr *set, const struct hf_identity *caller,
+			 mode_t type)
+{
+	return hf_volume_is_want(error) && hf_setattr_is_done_by_making(set, caller, type) ? 0 : error;
+}
+
+/* For a name that is to be created */
+static int check_name(struct hf_file *dir, const struct hf_change *change, const struct hf_name *name)
+{
+	return hf_name_is_dots(name) ? -EEXIST : hf_dir_check_begun(dir, change);
+}
+
+/* linkat() with a descriptor is only for the superuser, so go through /proc. */
+static int link_fd(int fd, int dir, const char *name)
+{
+	char path[40];
+
+	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+	return linkat(AT_FDCWD, path, dir, name, AT_SYMLINK_FOLLOW) < 0 ? -errno : 0;
+}
+
+static mode_t mode_of(const struct hf_setattr *set, mode_t otherwise)
+{
+	return set->set_mode ? set->mode & 07777 : otherwise;
+}
+
+/* Regular files */
 
 /* The verifier as times: 31 bits in each half, which every file system can store. */
 struct mark {
@@ -83,7 +115,7 @@ static int make_marked(struct hf_file *dir, const char *name, const struct mark 
 			       : -errno;
 	r = set_mark(fd, mark);
 	if (r == 0)
-		r = hf_link_fd(fd, dir->fd, name);
+		r = link_fd(fd, dir->fd, name);
 	if (r < 0)
 		return r;
 	r = fd;
@@ -133,7 +165,7 @@ static int create(struct hf_file *dir, const struct hf_identity *caller, const s
 		  enum hf_create_how how, const struct hf_setattr *set, const struct mark *mark,
 		  struct hf_change *change, struct hf_file **filep)
 {
-	int fd, r = hf_dir_check_name(dir, change, name);
+	int fd, r = check_name(dir, change, name);
 
 	if (r < 0)
 		return r;
@@ -145,7 +177,7 @@ static int create(struct hf_file *dir, const struct hf_identity *caller, const s
 	change->is_made = true;
 	r = hf_files_take_made(dir->files, dir->volume, fd, filep);
 	if (r < 0)
-		return hf_dir_made_unopened(r, set, caller, S_IFREG);
+		return made_unopened(r, set, caller, S_IFREG);
 	hf_volume_saw(dir->volume, dir->id.inode, name->text, (*filep)->id.inode);
 	return how == HF_CREATE_EXCLUSIVE ? 0 : hf_file_setattr_new(*filep, caller, set);
 }
@@ -162,4 +194,131 @@ int hf_dir_create(struct hf_file *dir, const struct hf_identity *caller, const s
 	HF_WITH_CHANGE(change, dir)
 	r = create(dir, caller, name, how, set, &mark, change, filep);
 	return r;
+}
+
+/* Other objects, and links */
+
+/* After a name was created: returns the file, and sets the rest of its attributes. */
+static int finish_making(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
+			 const struct hf_setattr *set, mode_t type, struct hf_file **filep)
+{
+	struct stat st;
+	int r = hf_dir_open_entry(dir, name, false, filep, &st);
+
+	if (r < 0)
+		return made_unopened(r, set, caller, type);
+	return hf_file_setattr_new(*filep, caller, set);
+}
+
+static int mkdir_as(struct hf_file *dir, const struct hf_identity *caller, const char *name, mode_t mode)
+{
+	HF_AS(as, caller);
+
+	if (as.result < 0)
+		return as.result;
+	return mkdirat(dir->fd, name, mode) < 0 ? -errno : 0;
+}
+
+int hf_dir_mkdir(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
+		 const struct hf_setattr *set, struct hf_change *change, struct hf_file **filep)
+{
+	int r;
+
+	HF_WITH_CHANGE(change, dir)
+	{
+		r = check_name(dir, change, name);
+		if (r == 0)
+			r = hf_change_step(change, mkdir_as(dir, caller, name->text, mode_of(set, 0777)));
+		if (r == 0)
+			r = finish_making(dir, caller, name, set, S_IFDIR, filep);
+	}
+	return r;
+}
+
+static int symlink_as(struct hf_file *dir, const struct hf_identity *caller, const char *name,
+		      const char *target)
+{
+	HF_AS(as, caller);
+
+	if (as.result < 0)
+		return as.result;
+	return symlinkat(target, dir->fd, name) < 0 ? -errno : 0;
+}
+
+int hf_dir_symlink(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
+		   const char *target, const struct hf_setattr *set, struct hf_change *change,
+		   struct hf_file **filep)
+{
+	int r;
+
+	HF_WITH_CHANGE(change, dir)
+	{
+		r = check_name(dir, change, name);
+		if (r == 0)
+			r = hf_change_step(change, symlink_as(dir, caller, name->text, target));
+		if (r == 0)
+			r = finish_making(dir, caller, name, set, S_IFLNK, filep);
+	}
+	return r;
+}
+
+static int mknod_as(struct hf_file *dir, const struct hf_identity *caller, const char *name, mode_t mode,
+		    dev_t device)
+{
+	HF_AS(as, caller);
+
+	if (as.result < 0)
+		return as.result;
+	return mknodat(dir->fd, name, mode, device) < 0 ? -errno : 0;
+}
+
+int hf_dir_mknod(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
+		 mode_t type, dev_t device, const struct hf_setattr *set, struct hf_change *change,
+		 struct hf_file **filep)
+{
+	int r;
+
+	HF_WITH_CHANGE(change, dir)
+	{
+		r = check_name(dir, change, name);
+		if (r == 0)
+			r = hf_change_step(change, mknod_as(dir, caller, name->text,
+							    type | mode_of(set, 0666), device));
+		if (r == 0)
+			r = finish_making(dir, caller, name, set, type, filep);
+	}
+	return r;
+}
+
+static int link_as(struct hf_file *dir, const struct hf_identity *caller, const char *name,
+		   struct hf_file *file)
+{
+	HF_AS(as, caller);
+
+	return as.result < 0 ? as.result : link_fd(file->fd, dir->fd, name);
+}
+
+int hf_dir_link(struct hf_file *dir, const struct hf_identity *caller, const struct hf_name *name,
+		struct hf_file *file, struct hf_change *change)
+{
+	struct stat st;
+	int r;
+
+	HF_WITH_CHANGE(change, dir)
+	{
+		r = check_name(dir, change, name);
+		if (r == 0 && S_ISDIR(file->type))
+			r = -EISDIR;
+		if (r == 0 && file->volume != dir->volume)
+			r = -EXDEV;
+		if (r == 0)
+			r = hf_file_stat(file, &st); /* for a removed file the kernel would return -ENOENT */
+		if (r == 0)
+			r = link_as(dir, caller, name->text, file);
+	}
+	if (r < 0)
+		return r;
+	hf_file_changed(file);
+	hf_volume_saw(dir->volume, dir->id.inode, name->text, file->id.inode);
+	return 0;
 }

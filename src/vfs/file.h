@@ -24,7 +24,7 @@
  *	finder.c         finds files by inode number where the kernel cannot
  *	file.c, files.c  one open file; the cache of open files; names.c: which file a name led to, lately
  *	identity.c       switches to the caller's identity; access.c: may the caller?
- *	tree.c           names; create.c, remove.c: new files; removal and renaming
+ *	tree.c           names; create.c, remove.c: making; removal and renaming
  *	attr.c, data.c   attributes; bytes; change.c: attributes before and after a change
  *	listing.c        reads directories; pages.c: a cache of encoded listings
  *	syncer.c         makes changes stable, many at a time
