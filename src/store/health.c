@@ -189,6 +189,17 @@ static int add_state(struct hf_store *store)
 	return 0;
 }
 
+/* Both streams begin again, after a start or a failure. */
+void hf_store_reset_streams(struct hf_store *store)
+{
+	for (int kind = 0; kind < 2; kind++) {
+		struct hf_store_stream *stream = &store->streams[kind];
+
+		hf_batch_reset(stream->filling, store->next_id);
+		stream->filling->last_ticket = stream->reached;
+	}
+}
+
 void hf_store_recover_done(struct hf_store *store, int r)
 {
 	assert(store->health == HF_STORE_TRYING);

@@ -45,16 +45,6 @@ void hf_store_deinit_writing(struct hf_store *store)
 	}
 }
 
-void hf_store_reset_streams(struct hf_store *store)
-{
-	for (int kind = 0; kind < 2; kind++) {
-		struct hf_store_stream *stream = &store->streams[kind];
-
-		hf_batch_reset(stream->filling, store->next_id);
-		stream->filling->last_ticket = stream->reached;
-	}
-}
-
 /* Committing */
 
 static void reach(struct hf_store *store, struct hf_store_batch *batch)
