@@ -20,25 +20,6 @@ struct listener {
 
 static void on_connection(void *user, unsigned int events);
 
-void hf_rpc_log_closed(struct hf_rpc_lane *lane, const struct hf_addr *peer, const char *what,
-		       const char *why)
-{
-	char text[HF_ADDR_TEXT];
-	uint64_t n_suppressed;
-
-	if (hf_log_limit_allow(&lane->refusals, hf_loop_now(lane->loop), &n_suppressed))
-		hf_log_warn(what, "peer=%s reason=%s more=%llu", hf_addr_format(peer, text, sizeof(text)),
-			    why, (unsigned long long)n_suppressed);
-}
-
-void hf_rpc_note_refusal(struct hf_rpc_lane *lane, enum hf_limit limit, const struct hf_addr *peer,
-			 const char *what, const char *why)
-{
-	hf_rpc_count(&lane->n_refused);
-	hf_rpc_count(&lane->refused[limit]);
-	hf_rpc_log_closed(lane, peer, what, why);
-}
-
 /* Arrivals */
 
 /* A connection on its way to its lane. Without a socket: an order to that lane to close a connection. */

@@ -46,5 +46,5 @@ struct hf_rpc_program {
 	const struct hf_rpc_version *versions; /* ascending */
 	size_t max_request;   /* bytes of a call with its header; a longer one gets GARBAGE_ARGS */
 	bool at_home;         /* served only on the loop that owns the locks */
-	bool logs_slow_calls; /* by itself, because it knows more of them (rpc/slow.c) */
+	bool logs_slow_calls; /* by itself, because it knows more of them (rpc/log.c) */
 };

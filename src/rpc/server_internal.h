@@ -24,7 +24,7 @@
  *	delay.c        replies that are delayed until their facts are durable
  *	drain.c        are all calls under way answered, before the server ends?
  *	probe.c        does the peer of an old connection still know it?
- *	slow.c         which calls took long?
+ *	log.c          which connections were refused or closed, and which calls took long?
  *	meter.c        how many calls ended in which way, and how long did they take?
  *	message.c      RPC headers <-> structs
  *	record.c       a stream of bytes -> records
@@ -267,7 +267,14 @@ enum hf_rpc_dispatched {
 enum hf_rpc_dispatched hf_rpc_dispatch(struct hf_rpc_call *call);
 void hf_rpc_lane_show_lists(const struct hf_rpc_lane *lane, struct hf_limit_use *use); /* over UDP */
 
-/* slow.c */
+/* log.c */
+/* Logs at a limited rate; @what happened to a connection of @peer. */
+void hf_rpc_log_closed(struct hf_rpc_lane *lane, const struct hf_addr *peer, const char *what,
+		       const char *why);
+/* The same, and counts a refusal: a limit is reached. */
+void hf_rpc_note_refusal(struct hf_rpc_lane *lane, enum hf_limit limit, const struct hf_addr *peer,
+			 const char *what, const char *why);
+
 static inline uint64_t hf_rpc_slow_ns(const struct hf_rpc_lane *lane)
 {
 	return atomic_load_explicit(&lane->slow_ns, memory_order_relaxed);
@@ -411,12 +418,6 @@ void hf_rpc_connection_move_home(struct hf_rpc_connection *connection, struct hf
 bool hf_rpc_connection_try_move(struct hf_rpc_connection *connection); /* true: another lane owns it now */
 
 /* listener.c */
-/* Logs at a limited rate; @what happened to a connection of @peer. */
-void hf_rpc_log_closed(struct hf_rpc_lane *lane, const struct hf_addr *peer, const char *what,
-		       const char *why);
-/* The same, and counts a refusal: a limit is reached. */
-void hf_rpc_note_refusal(struct hf_rpc_lane *lane, enum hf_limit limit, const struct hf_addr *peer,
-			 const char *what, const char *why);
 void hf_rpc_listeners_close(struct hf_rpc_lane *lane);
 
 /* drain.c */

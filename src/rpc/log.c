@@ -1,10 +1,35 @@
 /*
- * Slow calls in the log. Only suspended calls and delayed replies (delay.h) take long: others are answered
- * in the turn of the loop in which they came, and look at nothing here. The call of a delayed reply has
- * ended, so only its connection is known.
+ * What does the log say of connections that are refused or closed, and of calls that took long?
+ *
+ * Only suspended calls and delayed replies (delay.h) take long: others are answered in the turn of the loop
+ * in which they came, and look at nothing here. The call of a delayed reply has ended, so only its connection
+ * is known.
  */
 #include "base/log.h"
 #include "rpc/server_internal.h"
+
+/* Connections */
+
+void hf_rpc_log_closed(struct hf_rpc_lane *lane, const struct hf_addr *peer, const char *what,
+		       const char *why)
+{
+	char text[HF_ADDR_TEXT];
+	uint64_t n_suppressed;
+
+	if (hf_log_limit_allow(&lane->refusals, hf_loop_now(lane->loop), &n_suppressed))
+		hf_log_warn(what, "peer=%s reason=%s more=%llu", hf_addr_format(peer, text, sizeof(text)),
+			    why, (unsigned long long)n_suppressed);
+}
+
+void hf_rpc_note_refusal(struct hf_rpc_lane *lane, enum hf_limit limit, const struct hf_addr *peer,
+			 const char *what, const char *why)
+{
+	hf_rpc_count(&lane->n_refused);
+	hf_rpc_count(&lane->refused[limit]);
+	hf_rpc_log_closed(lane, peer, what, why);
+}
+
+/* Slow calls */
 
 static const struct hf_rpc_program *program_of(const struct hf_rpc_call *call)
 {
