@@ -115,35 +115,6 @@ const struct hf_rpc_header *hf_rpc_call_header(const struct hf_rpc_call *call)
 	return &call->header;
 }
 
-const struct hf_rpc_cred *hf_rpc_call_cred(const struct hf_rpc_call *call)
-{
-	return &call->header.cred;
-}
-
-const struct hf_addr *hf_rpc_call_peer(const struct hf_rpc_call *call)
-{
-	return call->connection ? &call->connection->peer : &call->peer;
-}
-
-struct hf_addr hf_rpc_call_payer(const struct hf_rpc_call *call)
-{
-	struct hf_addr payer = *hf_rpc_call_peer(call);
-
-	if (!call->connection)
-		payer.port = 0;
-	return payer;
-}
-
-const struct hf_addr *hf_rpc_call_local(const struct hf_rpc_call *call)
-{
-	return call->connection ? &call->connection->local : &call->local;
-}
-
-enum hf_rpc_transport hf_rpc_call_transport(const struct hf_rpc_call *call)
-{
-	return call->connection ? HF_RPC_TCP : HF_RPC_UDP;
-}
-
 struct hf_bytes hf_rpc_call_message(const struct hf_rpc_call *call)
 {
 	return call->message;
@@ -175,11 +146,6 @@ void hf_rpc_call_rewind(struct hf_rpc_call *call)
 }
 
 /* Suspending */
-
-uint64_t hf_rpc_call_age(const struct hf_rpc_call *call)
-{
-	return call->is_suspended ? hf_loop_now(call->lane->loop) - call->suspended_at : 0;
-}
 
 /* The machine name points into the message, which is about to move. */
 static void rebase(struct hf_rpc_call *call, const uint8_t *from)

@@ -17,6 +17,7 @@
 #include "rpc/message.h"
 #include "rpc/xdr.h"
 
+struct hf_audit_line;
 struct hf_loop;
 struct hf_rpc_call;
 struct hf_tls_peer;
@@ -49,6 +50,10 @@ const struct hf_tls_peer *hf_rpc_call_tls(const struct hf_rpc_call *call);
 /* How the caller is known, to compare calls: 0 in the clear; a number for each set of names that a
  * client's certificate has; another one for clients with TLS and without a certificate. */
 uint64_t hf_rpc_call_channel(const struct hf_rpc_call *call);
+
+/* Begins a line of the audit log that is about the call: the time and @op, a constant, then the caller:
+ * "client", and "uid" and "gid" if it names a user. */
+void hf_rpc_call_audit(struct hf_audit_line *line, const char *op, const struct hf_rpc_call *call);
 
 /* Arguments. Ask hf_xdr_in_is_ok() when all are read. */
 struct hf_xdr_in *hf_rpc_call_args(struct hf_rpc_call *call);

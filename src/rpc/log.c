@@ -60,6 +60,11 @@ static bool is_slow(const struct hf_rpc_lane *lane, uint64_t ns)
 	return slow_ns && ns >= slow_ns;
 }
 
+uint64_t hf_rpc_call_age(const struct hf_rpc_call *call)
+{
+	return call->is_suspended ? hf_loop_now(call->lane->loop) - call->suspended_at : 0;
+}
+
 void hf_rpc_look_at_time(struct hf_rpc_call *call)
 {
 	struct hf_rpc_lane *lane = call->lane;

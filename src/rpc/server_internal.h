@@ -20,6 +20,7 @@
  *	port.c         datagrams in, replies out, on one UDP port
  *	dispatch.c     which handler serves a message?
  *	call.c         a call under way: arguments, suspending, replying
+ *	caller.c       who made a call? also as the beginning of a line of the audit log
  *	replay.c       was this call answered before?
  *	delay.c        replies that are delayed until their facts are durable
  *	drain.c        are all calls under way answered, before the server ends?
@@ -30,7 +31,6 @@
  *	record.c       a stream of bytes -> records
  *	outqueue.c     replies -> a stream of bytes
  *	uaddr.c        universal addresses <-> addresses
- *	audit_call.c   how does a line of the audit log about a call begin?
  *
  * client.h and client_internal.h have those of the RPC client.
  */

@@ -12,11 +12,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "base/audit.h"
 #include "base/log.h"
 #include "base/macros.h"
 #include "proto/mount/mounted.h"
 #include "proto/mount/procs.h"
-#include "rpc/audit_call.h"
+#include "rpc/call.h"
 
 #define MAX_TRIES 1000 /* each takes a few microseconds */
 
@@ -161,7 +162,7 @@ static void write_audit(const struct mnt *mnt, struct hf_audit *audit)
 
 	if (!result || !may_audit(mnt, audit))
 		return;
-	hf_audit_call_begin(&line, "mount", mnt->call);
+	hf_rpc_call_audit(&line, "mount", mnt->call);
 	hf_audit_put_text(&line, "result", result, strlen(result));
 	if (mnt->export)
 		hf_audit_put_text(&line, "export", mnt->export->settings.name,

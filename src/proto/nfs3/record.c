@@ -4,11 +4,12 @@
 #include <string.h>
 
 #include "base/addr.h"
+#include "base/audit.h"
 #include "base/cleanup.h"
 #include "base/hex.h"
 #include "loop/loop.h"
 #include "proto/nfs3/op.h"
-#include "rpc/audit_call.h"
+#include "rpc/call.h"
 #include "vfs/file.h"
 
 #define SLOW_WINDOW_S  10
@@ -230,7 +231,7 @@ static void write_audit(struct hf_audit *audit, struct hf_nfs3_op *op, const str
 	struct hf_audit_line line;
 	char name[32];
 
-	hf_audit_call_begin(&line, changes[number] ? changes[number] : lower(op->proc->name, name), op->call);
+	hf_rpc_call_audit(&line, changes[number] ? changes[number] : lower(op->proc->name, name), op->call);
 	hf_audit_put_text(&line, "result", result_of(op), strlen(result_of(op)));
 	if (is_partly_made(op))
 		hf_audit_put_text(&line, "made", "partly", 6);
