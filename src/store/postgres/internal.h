@@ -5,7 +5,7 @@
  *	pipeline.c     the connection in service: batches out, results in
  *	journal.c      locks, reservations and waiters on their way to the tables
  *	fold.c         rows of the journal -> the tables
- *	statements.c   the statements that change the tables; array.c: their arguments
+ *	statements.c   the statements that change the tables and the journal; array.c: their arguments
  *	load.c         loads facts; the writes of start and stop
  *	owner.c        which run does the service belong to?
  *	service.c      the rows of a service and of its nodes
@@ -27,7 +27,7 @@
  * of the same name. While the connection lasts, a session lock on the name
  * does. Afterwards the row of the service does: it names the run that used the
  * store last, by its epoch and a random number (owner). No transaction commits
- * if that row has changed (owner.c, journal.c).
+ * if that row has changed (owner.c, statements.c).
  *
  * Text from peers is stored as printable ASCII, with every other byte as \xNN
  * (text.c), so the database accepts every name.
@@ -190,6 +190,9 @@ int hf_pg_prepare_tables(PGconn *conn, char message[HF_PG_MAX_MESSAGE]); /* for 
 int hf_pg_send_records(PGconn *conn, const char *server, struct hf_bytes records, struct hf_pg_ids unknown);
 /* Sends a batch as one transaction; -errno: it was not sent completely. */
 int hf_pg_send_batch(struct hf_pg *pg, PGconn *conn, struct hf_store_batch *batch);
+#define HF_PG_MAX_TERM 64
+/* The view by which this term writes in the journal. */
+void hf_pg_write_term(const struct hf_pg *pg, char name[HF_PG_MAX_TERM]);
 
 /* load.c */
 int hf_pg_load_state(struct hf_store *store, struct hf_store_state *statep);
@@ -201,10 +204,8 @@ int hf_pg_clear(struct hf_store *store);
 /* journal.c */
 void hf_pg_journal_init(struct hf_pg *pg);
 void hf_pg_journal_deinit(struct hf_pg *pg);
-void hf_pg_journal_reset(struct hf_pg *pg); /* the rows are gone, or of no use */
-/* Sends @records as one row. */
-int hf_pg_send_journal(struct hf_pg *pg, PGconn *conn, struct hf_bytes records);
-int hf_pg_journal_add(struct hf_pg *pg, struct hf_bytes records); /* that row is committed; -ENOMEM */
+void hf_pg_journal_reset(struct hf_pg *pg);                       /* the rows are gone, or of no use */
+int hf_pg_journal_add(struct hf_pg *pg, struct hf_bytes records); /* a row of them is committed; -ENOMEM */
 bool hf_pg_journal_is_full(const struct hf_pg *pg);
 void hf_pg_journal_stop(struct hf_pg *pg); /* blocks until no fold is under way, and forgets the rows */
 
@@ -213,8 +214,6 @@ void hf_pg_journal_stop(struct hf_pg *pg); /* blocks until no fold is under way,
 int hf_pg_fold(struct hf_pg *pg, const struct hf_pg_rows *rows);
 /* Folds all rows of the service that the journal has, of any run, within the transaction of @conn. */
 int hf_pg_fold_rest(struct hf_pg *pg, PGconn *conn);
-#define HF_PG_MAX_TERM 64
-void hf_pg_write_term(const struct hf_pg *pg, char name[HF_PG_MAX_TERM]);
 
 /* pipeline.c */
 void hf_pg_go_on(struct hf_pg *pg);         /* a fold has ended */

@@ -9,26 +9,14 @@
  * fold reads nothing. A start folds what the last run has left.
  *
  * The journal is bounded. When folding falls behind, batches wait for it.
- *
- * The right to write in the journal is a view of it whose name has the epoch and
- * the owner of the term. A trigger on the row of the service makes the view of
- * the new term and drops that of the old one, in the transaction that changes the
- * row. An INSERT through the view locks the view until its transaction ends. So
- * the change of the row comes after every commit of the old term, and an INSERT
- * of the old term that comes later finds no view and fails. To check and lock
- * the row itself in each transaction says the same, and costs as much as a third
- * of a commit.
  */
-#include <endian.h>
 #include <errno.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/macros.h"
-#include "store/postgres/array.h"
 #include "store/postgres/internal.h"
 
 #define FOLD_DELAY  HF_NS_PER_S
@@ -178,44 +166,4 @@ void hf_pg_journal_deinit(struct hf_pg *pg)
 	PQfinish(pg->fold_conn);
 	free(pg->unfolded.data);
 	free(pg->folding.data);
-}
-
-/* Writing */
-
-void hf_pg_write_term(const struct hf_pg *pg, char name[HF_PG_MAX_TERM])
-{
-	snprintf(name, HF_PG_MAX_TERM, "holdfast_term_%llx_%s", (unsigned long long)pg->store.state.epoch,
-		 pg->owner);
-}
-
-/* With the first row of a connection: the view of the term exists only once the epoch has begun. */
-static int prepare_row(const struct hf_pg *pg, PGconn *conn)
-{
-	/* If the loss of the database's machine may lose locks, their commits need not wait for the disk. */
-	bool needs_sync = pg->store.state.durability == HF_STORE_MACHINE;
-	char term[HF_PG_MAX_TERM], sql[160];
-
-	hf_pg_write_term(pg, term);
-	snprintf(sql, sizeof(sql), "INSERT INTO %s (server, number, records) VALUES ($1, $2, $3)", term);
-	if (!PQsendQueryParams(conn,
-			       needs_sync ? "SET synchronous_commit = on" : "SET synchronous_commit = off", 0,
-			       NULL, NULL, NULL, NULL, 0) ||
-	    !PQsendPrepare(conn, "put_row", sql, 0, NULL))
-		return hf_trace(-EIO);
-	return 0;
-}
-
-int hf_pg_send_journal(struct hf_pg *pg, PGconn *conn, struct hf_bytes records)
-{
-	uint64_t number = htobe64(pg->next_number);
-	const char *values[] = { pg->server, (const char *)&number, (const char *)records.data };
-	const int lengths[] = { (int)strlen(pg->server), sizeof(number), (int)records.len };
-	const int formats[] = { 1, 1, 1 };
-	int r = pg->has_term ? 0 : prepare_row(pg, conn);
-
-	if (r < 0)
-		return r;
-	pg->has_term = true;
-	pg->next_number++;
-	return PQsendQueryPrepared(conn, "put_row", 3, values, lengths, formats, 0) ? 0 : hf_trace(-EIO);
 }

@@ -173,8 +173,8 @@ const struct hf_pg_migration hf_pg_migrations[] = {
 			"DROP TABLE holdfast_leases",
 	},
 	{
-		/* journal.c explains the journal, and the view of a term, which is the right to write in it.
-		 */
+		/* journal.c explains the journal, and statements.c the view of a term, which is the right to
+		 * write in it. */
 		.name = "a journal of locks",
 		.up = "CREATE TABLE holdfast_journal ("
 		      " server text NOT NULL,"
