@@ -13,9 +13,5 @@ struct hf_tls_keys {
 /* offer.c: a session with the present keys, or NULL with -ENOTSUP or -ENOMEM in *errorp. */
 SSL *hf_tls_begin(struct hf_tls *tls, int *errorp);
 
-/* session.c: counts what a peer sends after its handshake; for SSL_CTX_set_msg_callback(). */
-void hf_tls_on_message(int write_p, int version, int content_type, const void *buf, size_t len, SSL *ssl,
-		       void *arg);
-
 /* peer.c */
 int hf_tls_peer_read(struct hf_tls_peer *peer, SSL *ssl);

@@ -207,7 +207,6 @@ static bool set_rules(SSL_CTX *ctx)
 	SSL_CTX_set_verify_depth(ctx, MAX_CHAIN_DEPTH);
 	SSL_CTX_set_default_passwd_cb(ctx, no_passphrase);
 	SSL_CTX_set_alpn_select_cb(ctx, choose_protocol, NULL);
-	SSL_CTX_set_msg_callback(ctx, hf_tls_on_message);
 	return SSL_CTX_set_num_tickets(ctx, 0) == 1 && SSL_CTX_set1_groups_list(ctx, groups) == 1 &&
 	       SSL_CTX_set_min_proto_version(ctx, TLS1_3_VERSION) == 1 &&
 	       SSL_CTX_set_session_id_context(ctx, alpn, sizeof(alpn) - 1) == 1;

@@ -25,6 +25,31 @@ struct hf_tls_session {
 	bool is_drained;  /* the last read took all that was complete */
 };
 
+/* Nothing but new keys may come after the handshake. */
+static void note_update(struct hf_tls_session *session)
+{
+	session->n_updates++;
+	session->is_flooded = session->n_updates > HF_TLS_FREE_KEYS + session->n_read / BYTES_PER_UPDATE;
+	/* One SSL_read_ex() takes any number of such messages, if they came together. To OpenSSL the peer has
+	 * ended the session now, so it takes no more. */
+	if (session->is_flooded)
+		SSL_set_shutdown(session->ssl, SSL_RECEIVED_SHUTDOWN);
+}
+
+/* Counts what the client sends after its handshake. */
+static void on_message(int write_p, int version, int content_type, const void *buf, size_t len, SSL *ssl,
+		       void *arg)
+{
+	struct hf_tls_session *session = SSL_get_app_data(ssl);
+
+	if (write_p || !session || !session->is_open)
+		return;
+	if (content_type == SSL3_RT_HEADER)
+		session->n_records++;
+	else if (content_type == SSL3_RT_HANDSHAKE && len)
+		note_update(session);
+}
+
 int hf_tls_session_new(struct hf_tls_session **sessionp, struct hf_tls *tls, int fd)
 {
 	struct hf_tls_session *session = calloc(1, sizeof(*session));
@@ -35,6 +60,7 @@ int hf_tls_session_new(struct hf_tls_session **sessionp, struct hf_tls *tls, int
 		session->ssl = hf_tls_begin(tls, &r);
 	if (session && session->ssl && SSL_set_fd(session->ssl, fd) == 1) {
 		SSL_set_app_data(session->ssl, session);
+		SSL_set_msg_callback(session->ssl, on_message);
 		SSL_set_accept_state(session->ssl);
 		*sessionp = session;
 		return 0;
@@ -130,30 +156,6 @@ int hf_tls_session_handshake(struct hf_tls_session *session)
 }
 
 /* Data */
-
-/* Nothing but new keys may come after the handshake. */
-static void note_update(struct hf_tls_session *session)
-{
-	session->n_updates++;
-	session->is_flooded = session->n_updates > HF_TLS_FREE_KEYS + session->n_read / BYTES_PER_UPDATE;
-	/* One SSL_read_ex() takes any number of such messages, if they came together. To OpenSSL the peer has
-	 * ended the session now, so it takes no more. */
-	if (session->is_flooded)
-		SSL_set_shutdown(session->ssl, SSL_RECEIVED_SHUTDOWN);
-}
-
-void hf_tls_on_message(int write_p, int version, int content_type, const void *buf, size_t len, SSL *ssl,
-		       void *arg)
-{
-	struct hf_tls_session *session = SSL_get_app_data(ssl);
-
-	if (write_p || !session || !session->is_open)
-		return;
-	if (content_type == SSL3_RT_HEADER)
-		session->n_records++;
-	else if (content_type == SSL3_RT_HANDSHAKE && len)
-		note_update(session);
-}
 
 uint64_t hf_tls_session_count_records(const struct hf_tls_session *session)
 {
