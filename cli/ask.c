@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "cli/cli.h"
 
@@ -17,18 +16,6 @@ void cli_escape(char *out, size_t size, const char *text)
 		len += (size_t)snprintf(out + len, size - len, strchr(plain, *text) ? "%c" : "%%%02X",
 					(unsigned char)*text);
 	out[len] = '\0';
-}
-
-/* Clients choose the names of files, and a terminal would interpret some characters above ASCII, too. */
-size_t cli_json_flags(void)
-{
-	return JSON_REAL_PRECISION(15) | (isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0);
-}
-
-void cli_print_json(const json_t *json)
-{
-	json_dumpf(json, stdout, JSON_INDENT(2) | cli_json_flags());
-	putchar('\n');
 }
 
 static int say_unreachable(const struct cli *cli, int r)

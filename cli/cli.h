@@ -6,7 +6,7 @@
  *	main.c       words and options
  *	server.c     finds the server and its token
  *	http.c       one request over TCP, TLS or a Unix socket
- *	table.c      aligned columns
+ *	table.c      aligned columns, JSON, and text that is safe on a terminal
  *	commands.c   commands that show state
  *	orders.c     commands that change it
  *	release.c    the locks of a client, of a file, of several clients
@@ -101,8 +101,6 @@ json_t *cli_ask(struct cli *cli, const char *method, const char *target, int *co
 /* All pages of a list in one. */
 json_t *cli_ask_all(struct cli *cli, const char *target, const char *name, int *codep);
 void cli_escape(char *out, size_t size, const char *text); /* for use in a path or a query */
-void cli_print_json(const json_t *json);
-size_t cli_json_flags(void); /* for what goes to stdout */
 
 /* table.c */
 struct cli_table;
@@ -113,6 +111,8 @@ void cli_table_print(const struct cli_table *table, FILE *out, bool has_colour, 
 void cli_table_free(struct cli_table *table);
 /* A whole list: as JSON, as a table, or, if it is empty, @none. Frees @table. */
 void cli_print_list(const struct cli *cli, const json_t *items, struct cli_table *table, const char *none);
+void cli_print_json(const json_t *json);
+size_t cli_json_flags(void); /* for what goes to stdout */
 #define CLI_NO_LIMIT ((size_t)1 << 30)
 /* A text of an answer, as it came; NULL: it has none. Any program may have answered. */
 const char *cli_text(const json_t *object, const char *key);

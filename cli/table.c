@@ -1,6 +1,7 @@
-/* Aligned columns, and text that is safe on a terminal. */
+/* Aligned columns, JSON, and text that is safe on a terminal. */
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/utf8.h"
 #include "cli/cli.h"
@@ -47,6 +48,18 @@ const char *cli_clean(char *out, size_t size, const char *text)
 	}
 	out[len] = '\0';
 	return out;
+}
+
+/* Clients choose the names of files, and a terminal would interpret some characters above ASCII, too. */
+size_t cli_json_flags(void)
+{
+	return JSON_REAL_PRECISION(15) | (isatty(STDOUT_FILENO) ? JSON_ENSURE_ASCII : 0);
+}
+
+void cli_print_json(const json_t *json)
+{
+	json_dumpf(json, stdout, JSON_INDENT(2) | cli_json_flags());
+	putchar('\n');
 }
 
 static void add_row(struct cli_table *table, const char *const *cells)
