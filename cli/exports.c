@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glob.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -16,7 +15,6 @@
 #define FILE_NAME    "/etc/exports"
 #define MORE_NAMES   "/etc/exports.d/*.exports"
 #define MAX_BYTES    1048576
-#define MAX_CLIENT   1024
 #define MAX_REPORT   2048
 #define ANONYMOUS_ID 65534
 #define MAX_PATH     1024
@@ -28,56 +26,6 @@
 #define RULE_NODES   16
 #define OTHER_BYTES  65536 /* room for the rest of the configuration */
 #define OTHER_NODES  1000
-
-void import_say(struct import *import, unsigned int line, const char *format, ...)
-{
-	char text[MAX_REPORT], shown[MAX_REPORT];
-	va_list args;
-
-	va_start(args, format);
-	vsnprintf(text, sizeof(text), format, args);
-	va_end(args);
-	fprintf(import->errors, "%s:%u: %s\n", import->file, line, cli_clean(shown, sizeof(shown), text));
-	import->n_left_out++;
-}
-
-/* Entries */
-
-static bool is_known(const struct import_export *export, const char *client)
-{
-	for (size_t i = 0; i < export->n; i++)
-		if (strcmp(export->entries[i].client, client) == 0)
-			return true;
-	return false;
-}
-
-int import_add(struct import *import, struct import_export *export, char *client,
-	       const struct import_options *options)
-{
-	hf_cleanup(hf_freep) char *given = client;
-	struct import_entry entry = { .options = *options, .line = import->line }, *entries;
-	char name[MAX_CLIENT];
-	bool is_client;
-
-	is_client = import_read_client(import, given, &entry.kind, name, sizeof(name));
-	export->is_disabled |= !is_client || options->is_disabled;
-	if (!is_client)
-		return 0;
-	if (is_known(export, name)) {
-		import_say(import, import->line, "client %s: it is given twice for %s; the first one applies",
-			   name, export->path);
-		return 0;
-	}
-	entry.client = strdup(name);
-	entries = entry.client ? reallocarray(export->entries, export->n + 1, sizeof(*entries)) : NULL;
-	if (!entries) {
-		free(entry.client);
-		return -ENOMEM;
-	}
-	export->entries = entries;
-	entries[export->n++] = entry;
-	return 0;
-}
 
 static void import_deinit(struct import *import)
 {

@@ -7,6 +7,7 @@
  *	exports_path.c     which directory a line is for
  *	exports_option.c   the options
  *	exports_client.c   which clients an entry is for
+ *	exports_say.c      reports what is not taken over
  *
  * A thing that has no counterpart is reported with its line. If an entry without
  * it would give clients more than the file does, the whole export is disabled: it is
@@ -79,14 +80,11 @@ struct import {
 	FILE *errors;
 };
 
-/* Reports what is not taken over, and why. */
+/* exports_say.c: reports what is not taken over, and why. */
 void import_say(struct import *import, unsigned int line, const char *format, ...) HF_PRINTF(3, 4);
 
 /* exports_file.c. -errno: out of memory. What cannot be read is reported. */
 int import_read(struct import *import, const char *text, size_t len);
-/* The entry is for @client of the file. Takes @client, also if it fails. */
-int import_add(struct import *import, struct import_export *export, char *client,
-	       const struct import_options *options);
 
 /* exports_path.c: the export of a directory, also if several lines are for it. Changes @path. *exportp lasts
  * until the next call; NULL: there is none, it is reported. -errno: out of memory. */
@@ -96,7 +94,7 @@ int import_open(struct import *import, char *path, struct import_export **export
 extern const struct import_options import_defaults;
 void import_read_options(struct import *import, struct import_options *options, char *text);
 
-/* exports_client.c: the kind of a client of the file, and its name in the configuration of Holdfast. false:
- * there is none; it is reported. */
-bool import_read_client(struct import *import, const char *text, enum import_kind *kindp, char *out,
-			size_t size);
+/* exports_client.c: the entry is for @client of the file. Takes @client, also if it fails. A client that has
+ * no counterpart is reported. -errno: out of memory. */
+int import_add(struct import *import, struct import_export *export, char *client,
+	       const struct import_options *options);

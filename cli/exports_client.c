@@ -1,11 +1,16 @@
 /* The clients of /etc/exports in the words of Holdfast's configuration. */
 #include <arpa/inet.h>
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/addr.h"
+#include "base/cleanup.h"
 #include "cli/exports.h"
 #include "export/client_names.h"
+
+#define MAX_CLIENT 1024
 
 static bool refuse(struct import *import, const char *text, const char *why)
 {
@@ -37,7 +42,7 @@ static bool read_network(struct import *import, const char *text, char *out, siz
 	return hf_network_parse(&network, out) || refuse(import, text, "it is not a network");
 }
 
-bool import_read_client(struct import *import, const char *text, enum import_kind *kindp, char *out,
+static bool read_client(struct import *import, const char *text, enum import_kind *kindp, char *out,
 			size_t size)
 {
 	struct hf_addr addr;
@@ -72,4 +77,40 @@ bool import_read_client(struct import *import, const char *text, enum import_kin
 			      "host's full name or its address");
 	return hf_addr_parse(&addr, text) || hf_client_name_is_valid(text) ||
 	       refuse(import, text, "it is neither an address nor a host name");
+}
+
+static bool is_known(const struct import_export *export, const char *client)
+{
+	for (size_t i = 0; i < export->n; i++)
+		if (strcmp(export->entries[i].client, client) == 0)
+			return true;
+	return false;
+}
+
+int import_add(struct import *import, struct import_export *export, char *client,
+	       const struct import_options *options)
+{
+	hf_cleanup(hf_freep) char *given = client;
+	struct import_entry entry = { .options = *options, .line = import->line }, *entries;
+	char name[MAX_CLIENT];
+	bool is_client;
+
+	is_client = read_client(import, given, &entry.kind, name, sizeof(name));
+	export->is_disabled |= !is_client || options->is_disabled;
+	if (!is_client)
+		return 0;
+	if (is_known(export, name)) {
+		import_say(import, import->line, "client %s: it is given twice for %s; the first one applies",
+			   name, export->path);
+		return 0;
+	}
+	entry.client = strdup(name);
+	entries = entry.client ? reallocarray(export->entries, export->n + 1, sizeof(*entries)) : NULL;
+	if (!entries) {
+		free(entry.client);
+		return -ENOMEM;
+	}
+	export->entries = entries;
+	entries[export->n++] = entry;
+	return 0;
 }
