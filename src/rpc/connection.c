@@ -67,6 +67,16 @@ static void clear_backlog(struct hf_rpc_connection *c)
 	c->backlog_at = c->backlog_len = c->backlog_size = 0;
 }
 
+static void leave_delay(struct hf_rpc_connection *c)
+{
+	struct hf_rpc_delay *delay = c->delay;
+
+	if (!delay)
+		return;
+	hf_rpc_delay_let_go(c);
+	delay->on_gone(delay, c);
+}
+
 void hf_rpc_connection_close(struct hf_rpc_connection *c)
 {
 	struct hf_rpc_lane *lane = c->lane;
@@ -78,7 +88,7 @@ void hf_rpc_connection_close(struct hf_rpc_connection *c)
 		c->socket = NULL;
 		hf_link_remove(&c->link);
 		hf_link_remove(&c->flush_link);
-		hf_rpc_delay_drop(c);
+		leave_delay(c);
 		lane->n_gathering -= c->reader.capacity;
 		hf_record_reader_deinit(&c->reader);
 		hf_outqueue_clear(&c->out, &lane->segments);

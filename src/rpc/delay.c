@@ -37,12 +37,6 @@ bool hf_rpc_delay_holds(const struct hf_rpc_call *call)
 	return call->connection && call->connection->delay;
 }
 
-static void let_go(struct hf_rpc_connection *c)
-{
-	c->delay = NULL;
-	hf_link_remove(&c->delay_link);
-}
-
 void hf_rpc_delay_release(struct hf_rpc_delay *delay)
 {
 	struct hf_link *link;
@@ -53,7 +47,7 @@ void hf_rpc_delay_release(struct hf_rpc_delay *delay)
 
 		if (HF_UNLIKELY(hf_rpc_slow_ns(c->lane)))
 			hf_rpc_look_at_delay(c);
-		let_go(c);
+		hf_rpc_delay_let_go(c);
 		hf_rpc_connection_replied(c);
 	}
 }
@@ -64,14 +58,4 @@ void hf_rpc_delay_deinit(struct hf_rpc_delay *delay)
 
 	while ((link = hf_list_first(&delay->connections)))
 		hf_rpc_connection_close(hf_list_entry(link, struct hf_rpc_connection, delay_link));
-}
-
-void hf_rpc_delay_drop(struct hf_rpc_connection *c)
-{
-	struct hf_rpc_delay *delay = c->delay;
-
-	if (!delay)
-		return;
-	let_go(c);
-	delay->on_gone(delay, c);
 }

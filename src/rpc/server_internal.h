@@ -406,8 +406,12 @@ static inline bool hf_rpc_budget_must_wait(const struct hf_rpc_connection *c)
 		!hf_rpc_budget_has_room(c->lane, c->part));
 }
 
-/* delay.c */
-void hf_rpc_delay_drop(struct hf_rpc_connection *connection); /* the connection is being closed */
+/* delay.c: the replies of the connection are delayed no more */
+static inline void hf_rpc_delay_let_go(struct hf_rpc_connection *c)
+{
+	c->delay = NULL;
+	hf_link_remove(&c->delay_link);
+}
 
 /* probe.c */
 /* The connection is being closed. Its probes end later, from the loop. */
