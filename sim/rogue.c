@@ -285,7 +285,7 @@ static bool is_known(const struct world *world, const struct host *victim)
 
 	while (!is_seen && (client = hf_clients_next_at(hf_recovery_clients(world->server->recovery),
 							&victim->addr, client)))
-		is_seen = hf_nsm_sight_facts(client) != NULL;
+		is_seen = hf_nsm_baseline_facts(client) != NULL;
 	hf_client_unref(client);
 	return is_seen;
 }

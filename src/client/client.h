@@ -40,7 +40,7 @@
 
 struct hf_clients;
 struct hf_clients_host;
-struct hf_nsm_sight;
+struct hf_nsm_baseline;
 struct hf_recovery_client;
 struct hf_tls_peer;
 
@@ -151,7 +151,7 @@ struct hf_client {
 				  * being checked */
 	uint64_t n_refused;      /* calls in its name that were refused for lack of TLS */
 	uint8_t refusals_logged; /* inside: a bit for each reason */
-	struct hf_nsm_sight *sight; /* of proto/nsm: what its host said of itself; while it is registered */
+	struct hf_nsm_baseline *baseline; /* of proto/nsm: its host's first answers; while it is registered */
 	uint64_t link; /* of proto/nsm: the connection of its first lock; 0: none, see rpc/probe.h */
 	bool is_disconnected;
 	bool is_pinned; /* stays registered even without locks: it must still be told of the server's restart,

@@ -191,7 +191,7 @@ void hf_nlm_note_begin(struct hf_nlm_op *op, bool is_first)
 	/* After a known crash, all that the client has belongs to the life that calls. A first datagram may
 	 * be forged, so that the first connection counts as well, of a client that this run has met. */
 	if (monitor &&
-	    (is_first || op->args.reclaim || (!client->sight && hf_recovery_count_crashes(client)) ||
+	    (is_first || op->args.reclaim || (!client->baseline && hf_recovery_count_crashes(client)) ||
 	     (HF_UNLIKELY(!client->link) && client->met_at && hf_rpc_call_transport(op->call) == HF_RPC_TCP)))
 		hf_nsm_client_begins(monitor, client, op->call, op->args.state, is_first);
 }

@@ -116,7 +116,7 @@ static HF_NOINLINE enum hf_nlm_stat note_unsure(struct hf_nlm_op *op)
 	} else if (!monitor || hf_nsm_is_superuser(monitor, op->call)) {
 		hf_recovery_client_state(recovery, client, state);
 		client->lock_state = state;
-	} else if (hf_nsm_sight_says(client, state)) {
+	} else if (hf_nsm_baseline_says(client, state)) {
 		hf_recovery_client_began(recovery, client, state);
 		client->lock_state = state;
 	} else if ((known && !hf_client_is_newer(state, known)) ||

@@ -122,7 +122,7 @@ static int32_t certain_number(const struct hf_nsm_doubt *doubt)
  * one that its statd gave or its LOCKs said. */
 static bool says_new(const struct hf_nsm_doubt *doubt)
 {
-	const struct hf_nsm_facts *before = hf_nsm_sight_facts(doubt->client);
+	const struct hf_nsm_facts *before = hf_nsm_baseline_facts(doubt->client);
 	int32_t known = certain_number(doubt), said = doubt->client->lock_state;
 
 	if (!doubt->state || doubt->facts.state != doubt->state)
@@ -136,9 +136,9 @@ static bool says_new(const struct hf_nsm_doubt *doubt)
  * behind its address. */
 static bool is_confirmed_by_statd(const struct hf_nsm_doubt *doubt)
 {
-	const struct hf_nsm_facts *before = hf_nsm_sight_facts(doubt->client);
+	const struct hf_nsm_facts *before = hf_nsm_baseline_facts(doubt->client);
 
-	return before && !hf_nsm_sight_is_of_another(doubt->client) && doubt->state &&
+	return before && !hf_nsm_baseline_is_of_another(doubt->client) && doubt->state &&
 	       doubt->facts.statd == HF_NSM_STATD_ANSWERS && doubt->facts.state == doubt->state &&
 	       before->state != doubt->state;
 }
@@ -199,7 +199,7 @@ static enum company company_of(struct hf_client *client)
 
 static enum hf_nsm_verdict judge_ports(struct hf_nsm_doubt *doubt)
 {
-	const struct hf_nsm_facts *before = hf_nsm_sight_facts(doubt->client), *now = &doubt->facts;
+	const struct hf_nsm_facts *before = hf_nsm_baseline_facts(doubt->client), *now = &doubt->facts;
 	enum company company;
 
 	if (!before)
@@ -213,10 +213,10 @@ static enum hf_nsm_verdict judge_ports(struct hf_nsm_doubt *doubt)
 	if (doubt->is_untold)
 		return HF_NSM_BELIEVED;
 	/* If those datagrams are true, these ports are of another host. */
-	if (company == MAYBE_SHARED || hf_nsm_sight_may_be_of_another(doubt->client))
+	if (company == MAYBE_SHARED || hf_nsm_baseline_may_be_of_another(doubt->client))
 		return HF_NSM_UNSURE;
 	if (now->is_lockd_known && before->lockd_port >= FIRST_CHOSEN_PORT) {
-		doubt->is_open = hf_nsm_sight_is_late(doubt->client);
+		doubt->is_open = hf_nsm_baseline_is_late(doubt->client);
 		return doubt->is_open ? HF_NSM_UNSURE : HF_NSM_DENIED;
 	}
 	/* A lock manager with a configured port has it after every start. The port of its statd may tell. */
@@ -251,7 +251,7 @@ static bool judge_answer(const struct hf_nsm_doubt *doubt, enum hf_nsm_verdict *
 		*verdictp = HF_NSM_UNSURE;
 		return true;
 	}
-	return doubt->facts.statd != HF_NSM_STATD_ANSWERS || hf_nsm_sight_is_of_another(client) ||
+	return doubt->facts.statd != HF_NSM_STATD_ANSWERS || hf_nsm_baseline_is_of_another(client) ||
 	       says_new(doubt);
 }
 
@@ -327,16 +327,16 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	bool is_late = is_statd_late(doubt);
 	struct hf_list askers = HF_LIST_INIT(askers);
 	bool is_told = says_new(doubt) || hf_client_has_nothing(client);
-	bool is_old = hf_nsm_sight_says(client, state) && doubt->facts.state == state;
+	bool is_old = hf_nsm_baseline_says(client, state) && doubt->facts.state == state;
 	struct evidence evidence = {
 		.statd = doubt->facts.statd,
 		.is_said = doubt->facts.statd == HF_NSM_STATD_ANSWERS && doubt->facts.state == state,
 		.is_confirmed = is_confirmed_by_statd(doubt),
-		.can_tell = hf_nsm_sight_facts(client) || is_told,
+		.can_tell = hf_nsm_baseline_facts(client) || is_told,
 		.is_untold = doubt->is_untold && !is_told,
 		.is_statd_new = doubt->is_by_statd && is_old,
 		.is_open = doubt->is_open && verdict == HF_NSM_UNSURE && !is_outdated(doubt),
-		.is_late = hf_nsm_sight_is_late(client),
+		.is_late = hf_nsm_baseline_is_late(client),
 	};
 	struct hf_link *link;
 

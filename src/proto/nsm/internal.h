@@ -77,8 +77,8 @@ struct hf_nsm {
 	struct hf_nsm_restarted_host *restarted; /* in this turn */
 	size_t n_restarted, restarted_room;
 	struct hf_task restarts_task;
-	struct hf_list unasked; /* clients whose hosts are yet to be asked */
-	struct hf_list sights;  /* clients whose hosts have been asked, or are being asked */
+	struct hf_list unasked;   /* clients whose hosts are yet to be asked */
+	struct hf_list baselines; /* clients whose hosts have been asked, or are being asked */
 	size_t n_asking;
 	struct hf_list knocks;         /* connections to rpcbinds that are under way; the oldest first */
 	struct hf_list knocks_waiting; /* those that wait to begin */
@@ -221,17 +221,17 @@ int hf_nsm_knock(struct hf_nsm_knock *knock, const struct hf_addr *host, const s
 bool hf_nsm_knock_is_under_way(const struct hf_nsm_knock *knock);
 void hf_nsm_knock_cancel(struct hf_nsm_knock *knock);
 
-/* What a client's host said when the client took its first lock (sight.c) */
-void hf_nsm_look_at(struct hf_nsm *nsm, struct hf_client *client, int32_t said);
-void hf_nsm_sight_forget(struct hf_client *client);
-const struct hf_nsm_facts *hf_nsm_sight_facts(const struct hf_client *client); /* NULL: no number */
-bool hf_nsm_sight_is_late(const struct hf_client *client);       /* perhaps of the host's next life */
-bool hf_nsm_sight_is_of_another(const struct hf_client *client); /* host behind the same address */
+/* What a client's host said when the client took its first lock (baseline.c) */
+void hf_nsm_take_baseline(struct hf_nsm *nsm, struct hf_client *client, int32_t said);
+void hf_nsm_baseline_forget(struct hf_client *client);
+const struct hf_nsm_facts *hf_nsm_baseline_facts(const struct hf_client *client); /* NULL: no number */
+bool hf_nsm_baseline_is_late(const struct hf_client *client);       /* perhaps of the host's next life */
+bool hf_nsm_baseline_is_of_another(const struct hf_client *client); /* host behind the same address */
 /* The same, if also datagrams in the client's name count. */
-bool hf_nsm_sight_may_be_of_another(const struct hf_client *client);
+bool hf_nsm_baseline_may_be_of_another(const struct hf_client *client);
 /* Can both be numbers of one host between two restarts? */
 bool hf_nsm_is_number_of(int32_t said_by_statd, int32_t known);
-void hf_nsm_sights_deinit(struct hf_nsm *nsm);
+void hf_nsm_baselines_deinit(struct hf_nsm *nsm);
 
 /* Checking a notice (doubt.c). See also nsm.h. */
 int hf_nsm_doubts_init(struct hf_nsm *nsm);

@@ -176,7 +176,7 @@ static int do_mon(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_
 	    (hf_rpc_call_transport(call) == HF_RPC_TCP || hf_addr_is_loopback(hf_rpc_call_peer(call))))
 		hf_client_confirm(*clientp);
 	if (r == 0 && hf_nsm_is_local_watch(nsm, *clientp) && !hf_addr_is_loopback(&key.address))
-		hf_nsm_look_at(nsm, *clientp, 0);
+		hf_nsm_take_baseline(nsm, *clientp, 0);
 	return r;
 }
 

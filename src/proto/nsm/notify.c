@@ -112,7 +112,7 @@ static bool is_to_be_checked(struct notice *notice, struct hf_client *client, bo
 
 	if (!hf_recovery_is_new_restart(nsm->options.recovery, client, notice->state) || notice->is_superuser)
 		return false;
-	return !is_named || is_copy(notice, client) || hf_nsm_sight_says(client, notice->state) ||
+	return !is_named || is_copy(notice, client) || hf_nsm_baseline_says(client, notice->state) ||
 	       !hf_nsm_is_trusted(nsm, notice->call, client) || !hf_nsm_has_proof(nsm, notice->call, client);
 }
 
@@ -120,7 +120,7 @@ static bool is_to_be_checked(struct notice *notice, struct hf_client *client, bo
  * notice since then, a forger sent the first copy. */
 static bool has_begun_before(const struct notice *notice, const struct hf_client *client)
 {
-	const struct hf_nsm_facts *facts = hf_nsm_sight_facts(client);
+	const struct hf_nsm_facts *facts = hf_nsm_baseline_facts(client);
 
 	return facts && facts->state != notice->state;
 }

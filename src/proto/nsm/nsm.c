@@ -112,7 +112,7 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 	hf_list_init(&nsm->lookups);
 	hf_list_init(&nsm->callbacks);
 	hf_list_init(&nsm->unasked);
-	hf_list_init(&nsm->sights);
+	hf_list_init(&nsm->baselines);
 	hf_list_init(&nsm->exchanges);
 	hf_list_init(&nsm->doubts);
 	hf_list_init(&nsm->visitors);
@@ -152,7 +152,7 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm)
 	hf_recovery_set_asker(nsm->options.recovery, NULL);
 	hf_nsm_doubts_deinit(nsm);
 	hf_nsm_unproven_deinit(nsm);
-	hf_nsm_sights_deinit(nsm);
+	hf_nsm_baselines_deinit(nsm);
 	hf_nsm_visitors_deinit(nsm);
 	hf_nsm_meetings_deinit(nsm);
 	hf_nsm_knocks_deinit(nsm);

@@ -12,7 +12,7 @@
  *	watch.c       which lock managers of this host watch a peer by its name?
  *	doubt.c       was the client's host really restarted?
  *	proof.c       does the host that tells of its restart have the client's key?
- *	sight.c       what did that host say when the client took its first lock?
+ *	baseline.c    what did that host say when the client took its first lock?
  * Asking a host
  *	ask.c         what does a host say of itself now?
  *	meet.c        is there a host at the address that a datagram came from?
@@ -32,7 +32,7 @@
  *
  * Which file asks a host what:
  *
- *	ask.c     because    a notice is doubted (doubt.c); a first lock, or a watch (sight.c)
+ *	ask.c     because    a notice is doubted (doubt.c); a first lock, or a watch (baseline.c)
  *	          sends      SM_STAT (UDP, then TCP); a question for the port of the lock manager; a
  *	                     knock after 100 ms
  *	          answers    a number; "no such program"; a refused connection
@@ -62,8 +62,8 @@
  *	doubt        one client and one number that wait for a verdict (doubt.c)
  *	asker        one call that waits for that verdict: a suspect, a FREE_ALL, a LOCK
  *	exchange     one address, asked once for all its doubts (doubt.c)
- *	inquiry      the questions of one exchange, or of one sight (ask.c)
- *	sight        what a host said when its client took its first lock (sight.c)
+ *	inquiry      the questions of one exchange, or of one baseline (ask.c)
+ *	baseline     what a host said when its client took its first lock (baseline.c)
  *	unproven     a notice that waits for a TLS connection of its host (proof.c)
  *	visitor      an SM_MON, SM_UNMON or SM_UNMON_ALL that waits for its host (visit.c)
  *	meeting      an address, asked whether a host is there; its guests are the calls that wait
@@ -203,7 +203,7 @@ void hf_nsm_note_unproven(struct hf_nsm *nsm, struct hf_rpc_call *call, struct h
 bool hf_nsm_names_match(struct hf_bytes a, struct hf_bytes b);
 
 /* The host's statd gave this number when the client took its first lock. */
-bool hf_nsm_sight_says(const struct hf_client *client, int32_t state);
+bool hf_nsm_baseline_says(const struct hf_client *client, int32_t state);
 /* Counts a notice that was not believed, and logs it, once for each source. */
 void hf_nsm_note_denied(struct hf_nsm *nsm, struct hf_rpc_call *call, struct hf_bytes name, int32_t state,
 			bool is_sure);

@@ -1,7 +1,7 @@
 /*
  * A client crashed, or is not registered any more: what else must be told or forgotten?
  *
- *	unregistered   what its host said of itself (sight.c), its call-backs and its watch; its
+ *	unregistered   what its host said of itself (baseline.c), its call-backs and its watch; its
  *	               number is noted (copies.c)
  *	crashed        what its host said, and its connection. If the client is a watched peer, its
  *	               lock manager gets the call-back (callback.c). If it is any other client, those
@@ -65,7 +65,7 @@ static void on_event(struct hf_recovery_observer *observer, const struct hf_reco
 
 	switch (event->kind) {
 	case HF_EVENT_UNREGISTERED:
-		hf_nsm_sight_forget(client);
+		hf_nsm_baseline_forget(client);
 		hf_nsm_note_departed(nsm, client);
 		if (!client->mon_name)
 			break;
@@ -73,7 +73,7 @@ static void on_event(struct hf_recovery_observer *observer, const struct hf_reco
 		hf_nsm_unwatch(nsm, client);
 		break;
 	case HF_EVENT_CRASH:
-		hf_nsm_sight_forget(client);
+		hf_nsm_baseline_forget(client);
 		client->link = 0;
 		if (hf_nsm_is_local_watch(nsm, client))
 			hf_nsm_call_back(nsm, client, event->state);

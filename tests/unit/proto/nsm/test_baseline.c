@@ -23,16 +23,16 @@ static int teardown(void **state)
 	return 0;
 }
 
-static void look_at_all(void)
+static void take_all(void)
 {
 	for (int i = 0; i < AT_ONCE + MORE; i++)
-		hf_nsm_look_at(nsm, client_at(i), 0);
+		hf_nsm_take_baseline(nsm, client_at(i), 0);
 	assert_int_equal(n_asked, AT_ONCE);
 }
 
 static void test_hosts_that_wait_are_asked_when_others_were_restarted(void **state)
 {
-	look_at_all();
+	take_all();
 	for (int i = 0; i < AT_ONCE; i++)
 		hf_recovery_client_crashed(w.recovery, client_at(i), "test");
 	assert_int_equal(n_asked, AT_ONCE + MORE);
@@ -40,7 +40,7 @@ static void test_hosts_that_wait_are_asked_when_others_were_restarted(void **sta
 
 static void test_hosts_that_wait_are_asked_when_others_are_not_registered_any_more(void **state)
 {
-	look_at_all();
+	take_all();
 	for (int i = 0; i < AT_ONCE; i++)
 		hf_client_unregister(client_at(i));
 	world_turn(&w);
@@ -49,7 +49,7 @@ static void test_hosts_that_wait_are_asked_when_others_are_not_registered_any_mo
 
 static void test_the_end_of_the_monitor_asks_no_more(void **state)
 {
-	look_at_all();
+	take_all();
 	nsm = hf_nsm_free(nsm);
 	assert_int_equal(n_asked, AT_ONCE);
 }
