@@ -100,7 +100,7 @@ struct hf_nsm {
 	uint64_t n_guests_refused, n_visitors_refused;
 };
 
-/* Names and addresses (who.c) */
+/* Names and addresses (names.c) */
 bool hf_nsm_is_us(const struct hf_nsm *nsm, struct hf_bytes name, const struct hf_addr *local);
 /* Does the registration belong to a lock manager of this host that watches a peer? */
 bool hf_nsm_is_local_watch(const struct hf_nsm *nsm, const struct hf_client *client);

@@ -24,7 +24,7 @@
  *	lookup.c      what is a peer's address?
  * Ground
  *	trust.c       who made a call? is it believed without a check? was its refusal logged lately?
- *	who.c         do two names mean one host? is this name the server's own?
+ *	names.c       do two names mean one host? is this name the server's own?
  *	reply.c       when does a reply leave?
  *	wire.c        messages <-> structs
  *

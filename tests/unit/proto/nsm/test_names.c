@@ -1,4 +1,4 @@
-/* Names and addresses: who is who. */
+/* Which host does a name or an address mean? */
 #include "test.h"
 
 #include "proto/nsm/internal.h"
