@@ -79,7 +79,7 @@ MUTATIONS = [
     ("retries end with the first failure", f"{RECOVERY}/notifier.c", "if (now >= notice->give_up ||", "if (now ||"),
     ("the last try is left out where the gaps are wide", f"{RECOVERY}/notifier.c",
      "if (now >= notice->give_up ||", "if (now + notice->gap > notice->give_up ||"),
-    ("SM_NOTIFY from any address of ours", f"{NSM}/tell.c", "telling->local = client->local;",
+    ("SM_NOTIFY from any address of ours", f"{NSM}/send_notice.c", "telling->local = client->local;",
      "telling->local = (struct hf_addr){ 0 };"),
     ("what was reclaimed stays to be reclaimed", f"{LOCK}/acquire.c",
      ".flags = try->request->is_volatile ? lock->flags & HF_LOCK_VOLATILE : 0,", ".flags = lock->flags,"),

@@ -142,7 +142,7 @@ struct hf_nsm_lookup *hf_nsm_look_up(struct hf_nsm *nsm, const char *name, hf_ns
 void hf_nsm_lookup_abandon(struct hf_nsm_lookup *lookup); /* @fn is not called afterwards */
 void hf_nsm_lookups_deinit(struct hf_nsm *nsm);
 
-/* Telling a client of the server's restart (tell.c) */
+/* Telling a client of the server's restart (send_notice.c) */
 extern const struct hf_recovery_teller hf_nsm_teller;
 void hf_nsm_tellings_deinit(struct hf_nsm *nsm);
 

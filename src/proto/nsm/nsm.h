@@ -2,31 +2,31 @@
  * The status monitor: program 100024, version 1. It stands in for this host's rpc.statd.
  *
  * Calls
- *	nsm.c         the table of procedures; creation; STAT and SIMU_CRASH
- *	mon.c         which programs want to be told of a restart? (MON, UNMON, UNMON_ALL)
- *	notify.c      which clients is a notice about, and is it believed? (NOTIFY)
- *	restarts.c    a client crashed or is not registered any more: what else must be told or forgotten?
- *	copies.c      did this notice, or its number, come before?
+ *	nsm.c              the table of procedures; creation; STAT and SIMU_CRASH
+ *	mon.c              which programs want to be told of a restart? (MON, UNMON, UNMON_ALL)
+ *	notify.c           which clients is a notice about, and is it believed? (NOTIFY)
+ *	restarts.c         a client crashed or is not registered any more: what else must be told or forgotten?
+ *	copies.c           did this notice, or its number, come before?
  * Is it true?
- *	visit.c       did this host really send this SM_MON or SM_UNMON over UDP?
- *	watch.c       which lock managers of this host watch a peer by its name?
- *	doubt.c       was the client's host really restarted?
- *	proof.c       does the host that tells of its restart have the client's key?
- *	baseline.c    what did that host say when the client took its first lock?
+ *	visit.c            did this host really send this SM_MON or SM_UNMON over UDP?
+ *	watch.c            which lock managers of this host watch a peer by its name?
+ *	doubt.c            was the client's host really restarted?
+ *	proof.c            does the host that tells of its restart have the client's key?
+ *	baseline.c         what did that host say when the client took its first lock?
  * Asking a host
- *	ask.c         what does a host say of itself now?
- *	meet.c        is there a host at the address that a datagram came from?
- *	knock.c       does a host accept a connection to its rpcbind, or refuse it?
- *	life.c        does a host give any sign of life?
+ *	ask.c              what does a host say of itself now?
+ *	meet.c             is there a host at the address that a datagram came from?
+ *	knock.c            does a host accept a connection to its rpcbind, or refuse it?
+ *	life.c             does a host give any sign of life?
  * Telling
- *	tell.c        how is one client told of the server's restart?
- *	callback.c    how is a lock manager of this host told of a peer's restart?
- *	lookup.c      what is a peer's address?
+ *	send_notice.c      how is one client told of the server's restart?
+ *	callback.c         how is a lock manager of this host told of a peer's restart?
+ *	lookup.c           what is a peer's address?
  * Ground
- *	trust.c       who made a call? is it believed without a check? was its refusal logged lately?
- *	names.c       do two names mean one host? is this name the server's own?
- *	reply.c       when does a reply leave?
- *	wire.c        messages <-> structs
+ *	trust.c            who made a call? is it believed without a check? was its refusal logged lately?
+ *	names.c            do two names mean one host? is this name the server's own?
+ *	reply.c            when does a reply leave?
+ *	wire.c             messages <-> structs
  *
  * A file calls only files below it in this list.
  *
