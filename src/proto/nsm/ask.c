@@ -3,15 +3,15 @@
  * statd and lock manager. As a rule both take another port at each start. All questions
  * together have options.timeout_ns. No cached answer is used.
  *
- * If statd has not answered soon, the server connects to rpcbind (knock.c): a host without an
- * rpcbind refuses the connection at once.
+ * If statd has not answered soon, the server connects to rpcbind (rpcbind_connect.c): a host
+ * without an rpcbind refuses the connection at once.
  */
 #include <stdlib.h>
 
 #include "base/error.h"
 #include "proto/nsm/internal.h"
 
-#define KNOCK_AFTER_NS (100 * HF_NS_PER_MS) /* a statd in the LAN has answered by then: no connection */
+#define CONNECT_AFTER_NS (100 * HF_NS_PER_MS) /* a statd in the LAN has answered by then: no connection */
 
 /* Both known statds look the name up. This one needs no name server. */
 #define ANY_NAME "127.0.0.1"
@@ -21,7 +21,7 @@ struct hf_nsm_inquiry {
 	struct hf_addr host;
 	struct hf_addr local;
 	struct hf_rpc_pending *statd, *lockd; /* NULL: not under way */
-	struct hf_nsm_knock knock;
+	struct hf_nsm_attempt attempt;
 	struct hf_nsm_facts facts;
 	hf_nsm_facts_fn fn;
 	void *user;
@@ -31,7 +31,7 @@ static void inquiry_free(struct hf_nsm_inquiry *inquiry)
 {
 	hf_rpc_pending_cancel(inquiry->statd);
 	hf_rpc_pending_cancel(inquiry->lockd);
-	hf_nsm_knock_cancel(&inquiry->knock);
+	hf_nsm_attempt_cancel(&inquiry->attempt);
 	free(inquiry);
 }
 
@@ -77,7 +77,7 @@ static void on_statd(void *user, const struct hf_rpc_result *result)
 	struct hf_nsm_facts *facts = &inquiry->facts;
 
 	inquiry->statd = NULL;
-	hf_nsm_knock_cancel(&inquiry->knock);
+	hf_nsm_attempt_cancel(&inquiry->attempt);
 	facts->statd = hf_nsm_is_silence(result) ? HF_NSM_STATD_SILENT : HF_NSM_STATD_ABSENT;
 	facts->is_unasked = result->outcome == HF_RPC_OUTCOME_NO_ROOM;
 	facts->is_answered =
@@ -98,11 +98,11 @@ static void on_lockd(void *user, const struct hf_rpc_result *result)
 	end_if_all_is_said(inquiry);
 }
 
-static void on_knock(struct hf_nsm_knock *knock, enum hf_nsm_knock_answer answer)
+static void on_attempt(struct hf_nsm_attempt *attempt, enum hf_nsm_attempt_answer answer)
 {
-	struct hf_nsm_inquiry *inquiry = hf_container_of(knock, struct hf_nsm_inquiry, knock);
+	struct hf_nsm_inquiry *inquiry = hf_container_of(attempt, struct hf_nsm_inquiry, attempt);
 
-	if (answer != HF_NSM_KNOCK_REFUSED)
+	if (answer != HF_NSM_ATTEMPT_REFUSED)
 		return;
 	inquiry->facts.statd = HF_NSM_STATD_ABSENT;
 	end(inquiry);
@@ -168,9 +168,9 @@ struct hf_nsm_inquiry *hf_nsm_ask(struct hf_nsm *nsm, const struct hf_addr *host
 	inquiry->local.port = 0;
 	inquiry->fn = fn;
 	inquiry->user = user;
-	hf_nsm_knock_init(&inquiry->knock, nsm, on_knock);
+	hf_nsm_attempt_init(&inquiry->attempt, nsm, on_attempt);
 	if (ask_statd(inquiry) < 0 || ask_lockd(inquiry) < 0 ||
-	    hf_nsm_knock(&inquiry->knock, &inquiry->host, &inquiry->local, KNOCK_AFTER_NS) < 0)
+	    hf_nsm_attempt_start(&inquiry->attempt, &inquiry->host, &inquiry->local, CONNECT_AFTER_NS) < 0)
 		inquiry = hf_nsm_ask_cancel(inquiry);
 	return inquiry;
 }

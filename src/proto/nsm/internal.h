@@ -80,10 +80,10 @@ struct hf_nsm {
 	struct hf_list unasked;   /* clients whose hosts are yet to be asked */
 	struct hf_list baselines; /* clients whose hosts have been asked, or are being asked */
 	size_t n_asking;
-	struct hf_list knocks;         /* connections to rpcbinds that are under way; the oldest first */
-	struct hf_list knocks_waiting; /* those that wait to begin */
-	size_t n_knocking;             /* under way */
-	struct hf_timer knock_timer;   /* until the next one may begin */
+	struct hf_list attempts;         /* connections to rpcbinds that are under way; the oldest first */
+	struct hf_list attempts_waiting; /* those that wait to begin */
+	size_t n_attempting;             /* under way */
+	struct hf_timer attempt_timer;   /* until the next one may begin */
 	struct hf_list exchanges; /* addresses that are asked whether a notice is true; the oldest first */
 	struct hf_hashtable exchanges_by_host;
 	struct hf_hashtable doubts_by_client;
@@ -193,33 +193,34 @@ struct hf_nsm_inquiry *hf_nsm_ask(struct hf_nsm *nsm, const struct hf_addr *host
 struct hf_nsm_inquiry *hf_nsm_ask_cancel(struct hf_nsm_inquiry *inquiry); /* takes NULL. Returns NULL */
 bool hf_nsm_ask_is_answered(const struct hf_nsm_inquiry *inquiry);        /* at least in part */
 
-/* Connecting to a host's rpcbind (knock.c). Embedded in what waits for the answer. */
-enum hf_nsm_knock_answer {
-	HF_NSM_KNOCK_SILENT, /* no answer in time, or it gave way to another knock */
-	HF_NSM_KNOCK_ACCEPTED,
-	HF_NSM_KNOCK_REFUSED,
+/* Connecting to a host's rpcbind (rpcbind_connect.c). Embedded in what waits for the answer. */
+enum hf_nsm_attempt_answer {
+	HF_NSM_ATTEMPT_SILENT, /* no answer in time, or it gave way to another attempt */
+	HF_NSM_ATTEMPT_ACCEPTED,
+	HF_NSM_ATTEMPT_REFUSED,
 };
 
-struct hf_nsm_knock;
-typedef void (*hf_nsm_knock_fn)(struct hf_nsm_knock *knock, enum hf_nsm_knock_answer answer);
-struct hf_nsm_knock {
-	struct hf_link link;   /* of nsm->knocks or nsm->knocks_waiting */
+struct hf_nsm_attempt;
+typedef void (*hf_nsm_attempt_fn)(struct hf_nsm_attempt *attempt, enum hf_nsm_attempt_answer answer);
+struct hf_nsm_attempt {
+	struct hf_link link;   /* of nsm->attempts or nsm->attempts_waiting */
 	struct hf_timer timer; /* until it may begin */
 	struct hf_nsm *nsm;
 	struct hf_addr host, local;
 	struct hf_rpc_pending *pending; /* NULL: not under way */
 	uint64_t began, until;          /* monotonic ns */
-	hf_nsm_knock_fn fn;
+	hf_nsm_attempt_fn fn;
 };
 
-void hf_nsm_knocks_init(struct hf_nsm *nsm);
-void hf_nsm_knocks_deinit(struct hf_nsm *nsm); /* when no knock is left */
-void hf_nsm_knock_init(struct hf_nsm_knock *knock, struct hf_nsm *nsm, hf_nsm_knock_fn fn);
-/* Connects after @after_ns, as soon as there is room. The knock's function is called at most once, later. */
-int hf_nsm_knock(struct hf_nsm_knock *knock, const struct hf_addr *host, const struct hf_addr *local,
-		 uint64_t after_ns);
-bool hf_nsm_knock_is_under_way(const struct hf_nsm_knock *knock);
-void hf_nsm_knock_cancel(struct hf_nsm_knock *knock);
+void hf_nsm_attempts_init(struct hf_nsm *nsm);
+void hf_nsm_attempts_deinit(struct hf_nsm *nsm); /* when no attempt is left */
+void hf_nsm_attempt_init(struct hf_nsm_attempt *attempt, struct hf_nsm *nsm, hf_nsm_attempt_fn fn);
+/* Connects after @after_ns, as soon as there is room. The attempt's function is called at most once, later.
+ */
+int hf_nsm_attempt_start(struct hf_nsm_attempt *attempt, const struct hf_addr *host,
+			 const struct hf_addr *local, uint64_t after_ns);
+bool hf_nsm_attempt_is_under_way(const struct hf_nsm_attempt *attempt);
+void hf_nsm_attempt_cancel(struct hf_nsm_attempt *attempt);
 
 /* What a client's host said when the client took its first lock (baseline.c) */
 void hf_nsm_take_baseline(struct hf_nsm *nsm, struct hf_client *client, int32_t said);

@@ -22,7 +22,7 @@
 #define MAX_GUESTS        1024 /* also of meetings: a meeting may have lost its guests */
 #define MAX_FROM_ONE_HOST 16
 
-#define KNOCK_AFTER_NS (50 * HF_NS_PER_MS) /* sooner than in ask.c: a LOCK waits for it */
+#define CONNECT_AFTER_NS (50 * HF_NS_PER_MS) /* sooner than in ask.c: a LOCK waits for it */
 
 struct hf_nsm_meeting {
 	struct hf_hash_node node; /* of nsm->meetings */
@@ -30,7 +30,7 @@ struct hf_nsm_meeting {
 	struct hf_nsm *nsm;
 	struct hf_addr host, local;
 	struct hf_rpc_pending *question; /* NULL: not under way */
-	struct hf_nsm_knock knock;
+	struct hf_nsm_attempt attempt;
 	struct hf_list guests;
 	size_t n_guests;
 };
@@ -55,7 +55,7 @@ static void end(struct hf_nsm_meeting *meeting, bool has_answered)
 	hf_hashtable_remove(&nsm->meetings, &meeting->node);
 	hf_link_remove(&meeting->link);
 	hf_rpc_pending_cancel(meeting->question);
-	hf_nsm_knock_cancel(&meeting->knock);
+	hf_nsm_attempt_cancel(&meeting->attempt);
 	nsm->n_guests -= meeting->n_guests;
 	while ((link = hf_list_pop_front(&meeting->guests))) {
 		struct hf_nsm_guest *guest = hf_list_entry(link, struct hf_nsm_guest, link);
@@ -72,14 +72,14 @@ static void on_reply(void *user, const struct hf_rpc_result *result)
 	bool has_answered = !hf_nsm_is_silence(result);
 
 	meeting->question = NULL;
-	if (has_answered || !hf_nsm_knock_is_under_way(&meeting->knock))
+	if (has_answered || !hf_nsm_attempt_is_under_way(&meeting->attempt))
 		end(meeting, has_answered);
 }
 
-static void on_knock(struct hf_nsm_knock *knock, enum hf_nsm_knock_answer answer)
+static void on_attempt(struct hf_nsm_attempt *attempt, enum hf_nsm_attempt_answer answer)
 {
-	struct hf_nsm_meeting *meeting = hf_container_of(knock, struct hf_nsm_meeting, knock);
-	bool has_answered = answer != HF_NSM_KNOCK_SILENT;
+	struct hf_nsm_meeting *meeting = hf_container_of(attempt, struct hf_nsm_meeting, attempt);
+	bool has_answered = answer != HF_NSM_ATTEMPT_SILENT;
 
 	if (has_answered || !meeting->question)
 		end(meeting, has_answered);
@@ -97,7 +97,7 @@ static int ask(struct hf_nsm_meeting *meeting)
 		.path = HF_RPC_UDP_ONLY,
 		.timeout_ns = nsm->options.timeout_ns,
 	};
-	int r = hf_nsm_knock(&meeting->knock, &meeting->host, &meeting->local, KNOCK_AFTER_NS);
+	int r = hf_nsm_attempt_start(&meeting->attempt, &meeting->host, &meeting->local, CONNECT_AFTER_NS);
 
 	request.remote.port = hf_rpc_client_rpcbind_port(nsm->options.client);
 	if (r == 0)
@@ -118,7 +118,7 @@ static int begin(struct hf_nsm_meeting **meetingp, struct hf_nsm *nsm, const str
 	meeting->local = *local;
 	meeting->local.port = 0;
 	hf_list_init(&meeting->guests);
-	hf_nsm_knock_init(&meeting->knock, nsm, on_knock);
+	hf_nsm_attempt_init(&meeting->attempt, nsm, on_attempt);
 	hf_hashtable_insert(&nsm->meetings, &meeting->node, hf_nsm_hash_host(nsm, host));
 	hf_list_push_back(&nsm->meetings_by_age, &meeting->link);
 	r = ask(meeting);

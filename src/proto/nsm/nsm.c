@@ -117,7 +117,7 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 	hf_list_init(&nsm->doubts);
 	hf_list_init(&nsm->visitors);
 	hf_list_init(&nsm->meetings_by_age);
-	hf_nsm_knocks_init(nsm);
+	hf_nsm_attempts_init(nsm);
 	hf_nsm_unproven_init(nsm);
 	hf_nsm_change(nsm, options);
 	nsm->server_name = strdup(options->server_name);
@@ -155,7 +155,7 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm)
 	hf_nsm_baselines_deinit(nsm);
 	hf_nsm_visitors_deinit(nsm);
 	hf_nsm_meetings_deinit(nsm);
-	hf_nsm_knocks_deinit(nsm);
+	hf_nsm_attempts_deinit(nsm);
 	hf_nsm_replies_deinit(nsm);
 	hf_nsm_tellings_deinit(nsm);
 	hf_nsm_lookups_deinit(nsm);

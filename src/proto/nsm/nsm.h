@@ -5,7 +5,7 @@
  *	nsm.c              the table of procedures; creation; STAT and SIMU_CRASH
  *	mon.c              which programs want to be told of a restart? (MON, UNMON, UNMON_ALL)
  *	notify.c           which clients is a notice about, and is it believed? (NOTIFY)
- *	restarts.c         a client crashed or is not registered any more: what else must be told or forgotten?
+ *	restarts.c         what follows from a crash, or from the end of a registration?
  *	copies.c           did this notice, or its number, come before?
  * Is it true?
  *	visit.c            did this host really send this SM_MON or SM_UNMON over UDP?
@@ -16,14 +16,14 @@
  * Asking a host
  *	ask.c              what does a host say of itself now?
  *	meet.c             is there a host at the address that a datagram came from?
- *	knock.c            does a host accept a connection to its rpcbind, or refuse it?
+ *	rpcbind_connect.c  does a host accept a connection to its rpcbind, or refuse it?
  *	life.c             does a host give any sign of life?
  * Telling
  *	send_notice.c      how is one client told of the server's restart?
  *	callback.c         how is a lock manager of this host told of a peer's restart?
  *	lookup.c           what is a peer's address?
  * Ground
- *	trust.c            who made a call? is it believed without a check? was its refusal logged lately?
+ *	trust.c            who made a call? is it believed unchecked? was its refusal logged lately?
  *	names.c            do two names mean one host? is this name the server's own?
  *	reply.c            when does a reply leave?
  *	wire.c             messages <-> structs
@@ -34,7 +34,7 @@
  *
  *	ask.c     because    a notice is doubted (doubt.c); a first lock, or a watch (baseline.c)
  *	          sends      SM_STAT (UDP, then TCP); a question for the port of the lock manager; a
- *	                     knock after 100 ms
+ *	                     connection to rpcbind after 100 ms
  *	          answers    a number; "no such program"; a refused connection
  *	          at most    512 addresses for doubts, 32 for first locks
  *	visit.c   because    SM_MON or SM_UNMON over UDP
@@ -43,14 +43,15 @@
  *	          answers    a port; an accepted connection
  *	          at most    256, and 4 of one address
  *	meet.c    because    LOCK or SHARE over UDP of a client that nothing confirms, when places are few
- *	          sends      a NULL call to rpcbind over UDP; a knock after 50 ms
+ *	          sends      a NULL call to rpcbind over UDP; a connection to it after 50 ms
  *	          answers    any reply; an accepted or refused connection
  *	          at most    1,024 calls, and 16 of one address
  *	life.c    because    a silent client is in the way of a waiter
  *	          sends      NULL calls to rpcbind (UDP and TCP), statd and lock manager
  *	          answers    any reply; an accepted or refused connection
  *	          at most    256, the cases of recovery/silent.c
- *	knock.c   because    ask.c or meet.c: a host without rpcbind answers nothing over UDP
+ *	rpcbind_connect.c
+ *	          because    ask.c or meet.c: a host without rpcbind answers nothing over UDP
  *	          sends      a connection to rpcbind
  *	          answers    accepted or refused
  *	          at most    64 under way
@@ -68,7 +69,8 @@
  *	visitor      an SM_MON, SM_UNMON or SM_UNMON_ALL that waits for its host (visit.c)
  *	meeting      an address, asked whether a host is there; its guests are the calls that wait
  *	             (meet.c)
- *	telling, call-back, look-up, life, knock: one call or connection under way each
+ *	attempt      one connection to the rpcbind of a host (rpcbind_connect.c)
+ *	telling, call-back, look-up, life: one call or some calls under way each
  *
  * There are three kinds of registration. The fields of the client tell which one it is:
  *
