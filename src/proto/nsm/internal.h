@@ -62,11 +62,11 @@ struct hf_nsm {
 	struct hf_clients *clients;
 	struct hf_siphash_key key;
 	struct hf_recovery_observer observer;
-	struct hf_rb_tree watches; /* local registrations that give the name of a peer; by that name */
-	struct hf_delays delays;   /* replies that wait for the store */
-	struct hf_list tellings;   /* clients that are being told of the server's restart */
-	struct hf_list lives;      /* hosts that are asked for a sign of life */
-	struct hf_list lookups;    /* names that are being looked up, or wait for it */
+	struct hf_rb_tree watches;    /* local registrations that give the name of a peer; by that name */
+	struct hf_delays delays;      /* replies that wait for the store */
+	struct hf_list tellings;      /* clients that are being told of the server's restart */
+	struct hf_list signs_of_life; /* hosts that are asked for a sign of life */
+	struct hf_list lookups;       /* names that are being looked up, or wait for it */
 	size_t n_looking_up;
 	struct hf_list callbacks; /* lock managers that are being told of a peer's restart */
 	struct hf_nsm_stranger strangers[HF_NSM_N_STRANGERS];
@@ -146,9 +146,9 @@ void hf_nsm_lookups_deinit(struct hf_nsm *nsm);
 extern const struct hf_recovery_teller hf_nsm_teller;
 void hf_nsm_tellings_deinit(struct hf_nsm *nsm);
 
-/* Looking for a sign of life of a client's host (life.c) */
-extern const struct hf_recovery_asker hf_nsm_life_asker;
-void hf_nsm_lives_deinit(struct hf_nsm *nsm);
+/* Looking for a sign of life of a client's host (sign_of_life.c) */
+extern const struct hf_recovery_asker hf_nsm_sign_of_life_asker;
+void hf_nsm_signs_of_life_deinit(struct hf_nsm *nsm);
 
 /* Telling a lock manager of this host that a peer was restarted (callback.c) */
 void hf_nsm_call_back(struct hf_nsm *nsm, struct hf_client *client, int32_t state);

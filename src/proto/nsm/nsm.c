@@ -97,7 +97,7 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 {
 	hf_cleanup(hf_nsm_freep) struct hf_nsm *nsm = calloc(1, sizeof(*nsm));
 	struct hf_recovery_teller teller = hf_nsm_teller;
-	struct hf_recovery_asker asker = hf_nsm_life_asker;
+	struct hf_recovery_asker asker = hf_nsm_sign_of_life_asker;
 	int r;
 
 	if (!nsm)
@@ -108,7 +108,7 @@ int hf_nsm_new(struct hf_nsm **nsmp, const struct hf_nsm_options *options)
 	hf_loop_random(options->loop, &nsm->n_doubted, sizeof(nsm->n_doubted));
 	nsm->delays.recovery = options->recovery;
 	hf_list_init(&nsm->tellings);
-	hf_list_init(&nsm->lives);
+	hf_list_init(&nsm->signs_of_life);
 	hf_list_init(&nsm->lookups);
 	hf_list_init(&nsm->callbacks);
 	hf_list_init(&nsm->unasked);
@@ -148,7 +148,7 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm)
 		return NULL;
 	nsm->is_ending = true;
 	set_teller(nsm->options.recovery, NULL);
-	hf_nsm_lives_deinit(nsm);
+	hf_nsm_signs_of_life_deinit(nsm);
 	hf_recovery_set_asker(nsm->options.recovery, NULL);
 	hf_nsm_doubts_deinit(nsm);
 	hf_nsm_unproven_deinit(nsm);

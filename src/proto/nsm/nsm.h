@@ -17,7 +17,7 @@
  *	ask.c              what does a host say of itself now?
  *	meet.c             is there a host at the address that a datagram came from?
  *	rpcbind_connect.c  does a host accept a connection to its rpcbind, or refuse it?
- *	life.c             does a host give any sign of life?
+ *	sign_of_life.c     does a host give any sign of life?
  * Telling
  *	send_notice.c      how is one client told of the server's restart?
  *	callback.c         how is a lock manager of this host told of a peer's restart?
@@ -46,7 +46,8 @@
  *	          sends      a NULL call to rpcbind over UDP; a connection to it after 50 ms
  *	          answers    any reply; an accepted or refused connection
  *	          at most    1,024 calls, and 16 of one address
- *	life.c    because    a silent client is in the way of a waiter
+ *	sign_of_life.c
+ *	          because    a silent client is in the way of a waiter
  *	          sends      NULL calls to rpcbind (UDP and TCP), statd and lock manager
  *	          answers    any reply; an accepted or refused connection
  *	          at most    256, the cases of recovery/silent.c
@@ -70,7 +71,7 @@
  *	meeting      an address, asked whether a host is there; its guests are the calls that wait
  *	             (meet.c)
  *	attempt      one connection to the rpcbind of a host (rpcbind_connect.c)
- *	telling, call-back, look-up, life: one call or some calls under way each
+ *	telling, call-back, look-up, sign of life: one call or some calls under way each
  *
  * There are three kinds of registration. The fields of the client tell which one it is:
  *

@@ -14,11 +14,11 @@
 
 #define N_CALLS 4
 
-struct life {
-	struct hf_link link; /* of nsm->lives */
+struct sign_of_life {
+	struct hf_link link; /* of nsm->signs_of_life */
 	struct hf_nsm *nsm;
-	struct life_call {
-		struct life *life;
+	struct sign_call {
+		struct sign_of_life *sign;
 		struct hf_rpc_pending *pending; /* NULL: not under way */
 	} calls[N_CALLS];
 	unsigned int n_under_way;
@@ -26,12 +26,12 @@ struct life {
 	void *context;
 };
 
-static void life_free(struct life *life)
+static void sign_free(struct sign_of_life *sign)
 {
-	hf_link_remove(&life->link);
+	hf_link_remove(&sign->link);
 	for (size_t i = 0; i < N_CALLS; i++)
-		hf_rpc_pending_cancel(life->calls[i].pending);
-	free(life);
+		hf_rpc_pending_cancel(sign->calls[i].pending);
+	free(sign);
 }
 
 /* A call for which the server had no socket or memory counts as answered: a host that was not asked is not
@@ -45,20 +45,20 @@ static bool is_answer(const struct hf_rpc_result *result)
 
 static void on_result(void *user, const struct hf_rpc_result *result)
 {
-	struct life_call *call = user;
-	struct life *life = call->life;
-	void (*done)(void *context, bool has_answered) = life->done;
-	void *context = life->context;
+	struct sign_call *call = user;
+	struct sign_of_life *sign = call->sign;
+	void (*done)(void *context, bool has_answered) = sign->done;
+	void *context = sign->context;
 	bool has_answered = is_answer(result);
 
 	call->pending = NULL;
-	if (--life->n_under_way && !has_answered)
+	if (--sign->n_under_way && !has_answered)
 		return;
-	life_free(life);
+	sign_free(sign);
 	done(context, has_answered);
 }
 
-static int call(struct life *life, size_t i, const struct hf_addr *host)
+static int call(struct sign_of_life *sign, size_t i, const struct hf_addr *host)
 {
 	static const struct {
 		uint32_t program, version;
@@ -69,24 +69,24 @@ static int call(struct life *life, size_t i, const struct hf_addr *host)
 		{ HF_NSM_PROGRAM, 1, HF_RPC_UDP_THEN_TCP },
 		{ HF_NSM_LOCKD, HF_NSM_LOCKD_VERSION, HF_RPC_UDP_THEN_TCP },
 	};
-	struct hf_rpc_client *client = life->nsm->options.client;
+	struct hf_rpc_client *client = sign->nsm->options.client;
 	struct hf_rpc_request request = {
 		.remote = *host,
 		.program = calls[i].program,
 		.version = calls[i].version,
 		.path = calls[i].path,
-		.timeout_ns = life->nsm->options.timeout_ns,
+		.timeout_ns = sign->nsm->options.timeout_ns,
 		.fresh_connection = true,
 	};
 	int r;
 
 	request.remote.port = calls[i].program == HF_NSM_RPCBIND ? hf_rpc_client_rpcbind_port(client) : 0;
-	life->calls[i].life = life;
-	r = hf_rpc_client_call(client, &life->calls[i].pending, &request, on_result, &life->calls[i]);
+	sign->calls[i].sign = sign;
+	r = hf_rpc_client_call(client, &sign->calls[i].pending, &request, on_result, &sign->calls[i]);
 	if (r < 0)
-		life->calls[i].pending = NULL;
+		sign->calls[i].pending = NULL;
 	else
-		life->n_under_way++;
+		sign->n_under_way++;
 	return r;
 }
 
@@ -94,19 +94,19 @@ static int ask(void *user, struct hf_client *client, void (*done)(void *context,
 	       void *context)
 {
 	struct hf_nsm *nsm = user;
-	struct life *life = calloc(1, sizeof(*life));
+	struct sign_of_life *sign = calloc(1, sizeof(*sign));
 	int r = 0;
 
-	if (!life)
+	if (!sign)
 		return hf_trace(-ENOMEM);
-	life->nsm = nsm;
-	life->done = done;
-	life->context = context;
-	hf_list_push_back(&nsm->lives, &life->link);
+	sign->nsm = nsm;
+	sign->done = done;
+	sign->context = context;
+	hf_list_push_back(&nsm->signs_of_life, &sign->link);
 	for (size_t i = 0; i < N_CALLS && r == 0; i++)
-		r = call(life, i, &client->address);
+		r = call(sign, i, &client->address);
 	if (r < 0)
-		life_free(life);
+		sign_free(sign);
 	return r;
 }
 
@@ -117,12 +117,12 @@ static uint64_t last_contact(void *user, const struct hf_client *client, uint64_
 	return options->last_contact(options->contact_user, &client->address, now);
 }
 
-const struct hf_recovery_asker hf_nsm_life_asker = { .ask = ask, .last_contact = last_contact };
+const struct hf_recovery_asker hf_nsm_sign_of_life_asker = { .ask = ask, .last_contact = last_contact };
 
-void hf_nsm_lives_deinit(struct hf_nsm *nsm)
+void hf_nsm_signs_of_life_deinit(struct hf_nsm *nsm)
 {
 	struct hf_link *link;
 
-	while ((link = hf_list_first(&nsm->lives)))
-		life_free(hf_list_entry(link, struct life, link));
+	while ((link = hf_list_first(&nsm->signs_of_life)))
+		sign_free(hf_list_entry(link, struct sign_of_life, link));
 }
