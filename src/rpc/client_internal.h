@@ -1,7 +1,7 @@
 /*
  * The inside of the RPC client: client*.c and lookup*.c.
  *
- *	client.c             calls: deadline, transport, port, result
+ *	client.c             calls: deadline, transport, port, result; their counters
  *	lookup.c             which port has a program? asks rpcbind
  *	lookup_cache.c       the ports that rpcbind gave a short while ago
  *	lookup_wire.c        the messages to and from rpcbind
@@ -10,7 +10,7 @@
  *	client_udp.c         how does an exchange travel over UDP?
  *	client_tcp.c         how does it travel over TCP?
  *	client_tcp_write.c   writing calls to a connection
- *	client_sight.c       counters, texts, and which calls are the server's own
+ *	client_own.c         which calls to the server are its own, or the superuser's?
  *
  * Rule: a _start function reports a failure by its result, never by the call-back. Call-backs
  * come only from the loop. A function that walks a list which call-backs may change takes
