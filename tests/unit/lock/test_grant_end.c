@@ -1,7 +1,8 @@
-/* While grants are paused: waiters stay in the queue, and no request passes them. */
+/* Grants that the store could not write go back to the queue. While grants are paused, no waiter is granted a
+ * lock, and no request passes the waiters. */
 #include "bed.h"
 
-static void hold(struct bed *bed, bool is_on)
+static void pause_grants(struct bed *bed, bool is_on)
 {
 	hf_lock_pause_grants(bed->locks, is_on);
 	assert_string_equal(hf_locks_check(bed->locks) ?: "", "");
@@ -20,14 +21,14 @@ static void test_no_waiter_is_granted_meanwhile(void **state)
 	bed_lock(bed, 1, E, 0, 9);
 	bed_wait(bed, 11, E, 0, 9);
 	bed_wait(bed, 21, E, 20, 29);
-	hold(bed, true);
+	pause_grants(bed, true);
 	bed_unlock(bed, 1, 0, 9);
 	assert_int_equal(bed_waiters(bed), 1);
 	assert_int_equal(bed_lock(bed, 1, E, 0, 9), HF_LOCK_E_CONFLICT); /* the waiter is first */
 	bed_told(bed);
-	hold(bed, false);
+	pause_grants(bed, false);
 	assert_told(bed, "+o11 E[0,9]?, grant o11");
-	hold(bed, false);
+	pause_grants(bed, false);
 	assert_told(bed, "");
 }
 
@@ -43,13 +44,13 @@ static void test_put_back_is_first(void **state)
 	bed_unlock(bed, 1, 0, 9);
 	grant = bed->last_grant;
 	bed_told(bed);
-	hold(bed, true);
+	pause_grants(bed, true);
 	put_back(bed, grant);
 	assert_told(bed, "-o11 E[0,9]?, gone o11 put back");
 	assert_int_equal(bed_waiters(bed), 3);
 	assert_int_equal(bed_count(bed).grants, 0);
 	assert_int_equal(hf_lock_grant_confirm(bed->locks, grant), HF_LOCK_E_NOTHING);
-	hold(bed, false);
+	pause_grants(bed, false);
 	assert_told(bed, "+o11 E[0,9]?, grant o11");
 	assert_int_equal(hf_lock_grant_confirm(bed->locks, bed->last_grant), HF_LOCK_OK);
 	bed_told(bed);
@@ -70,13 +71,13 @@ static void test_several_are_put_back(void **state)
 	bed_unlock(bed, 1, 5, 9);
 	grants[1] = bed->last_grant;
 	grants[0] = grants[1] - 1;
-	hold(bed, true);
+	pause_grants(bed, true);
 	put_back(bed, grants[0]);
 	put_back(bed, grants[1]);
 	assert_locked(bed, 21, "S[0,4]");
 	assert_locked(bed, 11, "");
 	assert_int_equal(bed_cancel(bed, 11, S, 0, 9), HF_LOCK_OK);
-	hold(bed, false);
+	pause_grants(bed, false);
 	assert_locked(bed, 21, "S[0,4] S[5,9]?");
 	assert_int_equal(bed_waiters(bed), 0);
 }
@@ -115,17 +116,17 @@ static void test_refused_meanwhile_is_not_put_back(void **state)
 	leave(bed, 11, S, 0, 9); /* another mode, another range: another wait */
 	leave(bed, 11, E, 0, 8);
 	bed_told(bed);
-	hold(bed, true);
+	pause_grants(bed, true);
 	put_back(bed, bed->last_grant);
 	assert_told(bed, "-o11 E[0,9]?, gone o11 put back");
-	hold(bed, false);
+	pause_grants(bed, false);
 	assert_told(bed, "+o11 E[0,9]?, grant o11");
 	leave(bed, 11, E, 0, 9);
-	hold(bed, true);
+	pause_grants(bed, true);
 	put_back(bed, bed->last_grant);
 	assert_told(bed, "-o11 E[0,9]?, gone o11 refused");
 	assert_int_equal(bed_waiters(bed), 1);
-	hold(bed, false);
+	pause_grants(bed, false);
 	assert_told(bed, "+o21 E[0,9]?, grant o21");
 }
 
@@ -153,5 +154,5 @@ int main(void)
 		bed_test_of(test_refused_meanwhile_and_confirmed),
 	};
 
-	return cmocka_run_group_tests_name("hold", tests, NULL, NULL);
+	return cmocka_run_group_tests(tests, NULL, NULL);
 }
