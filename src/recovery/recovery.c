@@ -1,6 +1,6 @@
 /*
- * The whole: its life, and the events of store, lock table and clients, each of which
- * goes from here to the parts of this folder.
+ * The whole: its making and freeing, an operator's orders, and the events of store, lock
+ * table and clients, each of which goes from here to the parts of this folder.
  */
 #include "recovery/recovery.h"
 
@@ -59,6 +59,24 @@ int hf_recovery_simulate_crash(struct hf_recovery *recovery)
 	if (r == 0 && hf_promises_await(recovery, &recovery->raised, 0, ticket, on_raised))
 		on_raised(&recovery->raised, true);
 	return 0;
+}
+
+/* An operator releases one lock. Its client does not learn of it. */
+
+int hf_recovery_revoke(struct hf_recovery *recovery, const struct hf_lock_view *lock)
+{
+	const struct hf_lock_target who = lock->who;
+	struct hf_client *client = hf_client_ref(hf_client_of(who.client));
+	int r;
+
+	/* The observers see the lock while it exists, and before they see who gets it. */
+	hf_observe_tell(recovery, &(struct hf_recovery_event){ .kind = HF_EVENT_UNLOCK,
+							       .client = client,
+							       .lock = lock,
+							       .reason = "an operator released it" });
+	r = hf_lock_revoke(recovery->locks, &who, lock->range);
+	hf_client_unref(client);
+	return r;
 }
 
 /* The store speaks */

@@ -5,13 +5,13 @@
  * store. It alone writes the story of a restart (state number, grace, notices, end of
  * grace), and cleans up when a client has crashed.
  *
- *	recovery.c       life; events of store, lock table and clients go from here to the rest
+ *	recovery.c       making and freeing; an operator's orders; events of store, lock table and
+ *	                 clients, which go from here to the rest
  *	restart.c        stored records -> locks and reservations, unreclaimed or held
  *	waiting.c        stored waiters -> waiters
  *	notifier.c       tells the registered clients of the server's restart, if their protocol does that
  *	silent.c         which clients never come back, while others wait for their locks?
  *	crash.c          evidence that a client crashed -> everything of it goes
- *	order.c          an operator releases one lock
  *	reclaim.c        how is a reclaim to be served?
  *	phase.c          the phases of the server: loading, grace, serving, stopping
  *	protocol.c       how the clients of a protocol come back, and when their state may go
