@@ -115,14 +115,14 @@ static int on_test(void *context, const struct hf_lock_target *who, struct hf_ra
 	return HF_LOCK_E_CONFLICT;
 }
 
-static void on_settle(void *context, struct hf_bytes handle, struct hf_range range, size_t n_locks)
+static void on_trim(void *context, struct hf_bytes handle, struct hf_range range, size_t n_locks)
 {
 }
 
 static const struct hf_lock_outside outside = {
 	.take = on_take,
 	.test = on_test,
-	.settle = on_settle,
+	.trim = on_trim,
 };
 
 /* Does an owner hold what the process outside has? The pieces come in order, and without gaps between calls.

@@ -118,10 +118,10 @@ struct hf_api_revoke {
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
 	bool has_range;
 	struct hf_range range;
-	const char *owner; /* NULL: of any owner */
-	bool has_chosen;   /* the first walk is over */
-	bool has_settled;  /* grants in flight, so that locks have changed: they are to be listed again */
-	uint64_t last_id;  /* of the locks that the first walk has found */
+	const char *owner;     /* NULL: of any owner */
+	bool has_chosen;       /* the first walk is over */
+	bool has_ended_grants; /* so that locks have changed: they are to be listed again */
+	uint64_t last_id;      /* of the locks that the first walk has found */
 };
 
 struct hf_api_request {

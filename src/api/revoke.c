@@ -88,7 +88,7 @@ static bool is_meant(const struct hf_api_request *request, const struct hf_lock_
  * A release ends the owner's grants in flight, and what is left of their locks gets new ids: the release of a
  * whole file would leave it. So such grants end before the locks are chosen.
  */
-static bool settle(const struct hf_api_request *request, const struct hf_lock_view *lock)
+static bool end_grants(const struct hf_api_request *request, const struct hf_lock_view *lock)
 {
 	static const struct hf_range whole = { 0, HF_RANGE_EOF };
 	struct hf_locks *locks = hf_recovery_locks(request->api->options.recovery);
@@ -104,7 +104,7 @@ static void visit(struct hf_api_request *request, const struct hf_lock_view *loc
 
 	if (!revoke->has_chosen) {
 		revoke->last_id = HF_MAX(revoke->last_id, lock->id);
-		revoke->has_settled |= settle(request, lock);
+		revoke->has_ended_grants |= end_grants(request, lock);
 	} else if (lock->id <= revoke->last_id) {
 		request->n_released += hf_recovery_revoke(request->api->options.recovery, lock) == HF_LOCK_OK;
 	}
@@ -161,8 +161,8 @@ int hf_api_query_revoke(struct hf_api_request *request)
 				   : "There is no client with this id.");
 		return HF_API_DONE;
 	}
-	request->revoke.has_chosen = !request->revoke.has_settled;
-	request->revoke.has_settled = false;
+	request->revoke.has_chosen = !request->revoke.has_ended_grants;
+	request->revoke.has_ended_grants = false;
 	request->at = (struct hf_lock_cursor){ 0 };
 	return HF_API_MORE;
 }

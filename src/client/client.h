@@ -245,8 +245,9 @@ struct hf_client_events {
 	void (*unregistered)(void *user, struct hf_client *client);
 	/* The number of the last change of a lock, for idle_mark. */
 	uint64_t (*mark)(void *user);
-	/* Does the store have its registration, and none of its locks any more? Both may be NULL. */
-	bool (*is_settled)(void *user, const struct hf_client *client);
+	/* May it be unregistered? The store must have its registration, and none of its locks any more. Both
+	 * may be NULL. */
+	bool (*may_leave)(void *user, const struct hf_client *client);
 	/* May it still reclaim locks that are no longer in the lock table? May be NULL. */
 	bool (*may_reclaim)(void *user, const struct hf_client *client);
 	/* Its window is over, or there is other evidence. The receiver releases its locks. */

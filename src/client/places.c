@@ -171,11 +171,11 @@ void hf_places_count(struct hf_client *client, bool is_more)
 /* The client that leaves. The lists are also in the order of idle_mark: if the first client cannot leave yet,
  * no other can. */
 
-static struct hf_client *if_settled(struct hf_clients *clients, struct hf_client *client)
+static struct hf_client *if_may_leave(struct hf_clients *clients, struct hf_client *client)
 {
 	const struct hf_clients_options *options = &clients->options;
 
-	if (!options->events->is_settled || options->events->is_settled(options->user, client))
+	if (!options->events->may_leave || options->events->may_leave(options->user, client))
 		return client;
 	return NULL;
 }
@@ -184,14 +184,14 @@ static struct hf_client *first_at(struct hf_clients *clients, struct hf_clients_
 {
 	struct hf_link *link = hf_list_first(&host->idle[rank]);
 
-	return link ? if_settled(clients, hf_list_entry(link, struct hf_client, idle_at_host)) : NULL;
+	return link ? if_may_leave(clients, hf_list_entry(link, struct hf_client, idle_at_host)) : NULL;
 }
 
 static struct hf_client *first_of_all(struct hf_clients *clients, unsigned int rank)
 {
 	struct hf_link *link = hf_list_first(&clients->idle[rank]);
 
-	return link ? if_settled(clients, hf_list_entry(link, struct hf_client, idle_link)) : NULL;
+	return link ? if_may_leave(clients, hf_list_entry(link, struct hf_client, idle_link)) : NULL;
 }
 
 /* Looks at the largest addresses first, then at all. */

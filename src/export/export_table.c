@@ -76,15 +76,15 @@ static uint64_t new_home(const struct hf_export_table *table, const struct hf_ex
 	return home;
 }
 
-/* How much speaks for the home of this export as that of its file system. Those that were settled there have
- * one home. */
+/* How much speaks for the home of this export as that of its file system. Those that got their homes for this
+ * file system have the same one. */
 static unsigned int weight_of(const struct hf_export_entry *entry)
 {
-	bool is_settled = entry->home_device == entry->device;
+	bool is_at_home = entry->home_device == entry->device;
 
 	if (entry->is_used)
-		return is_settled ? 3 : 2;
-	return is_settled ? 1 : 0;
+		return is_at_home ? 3 : 2;
+	return is_at_home ? 1 : 0;
 }
 
 /* The home of the file system of this export. */
@@ -118,7 +118,7 @@ static void warn_of_two_homes(const struct hf_export_entry *entry)
 		"export=%s", name);
 }
 
-static void settle_home(struct hf_export_table *table, struct hf_export_entry *entry)
+static void choose_home(struct hf_export_table *table, struct hf_export_entry *entry)
 {
 	uint64_t home = home_for(table, entry);
 
@@ -132,16 +132,16 @@ static void settle_home(struct hf_export_table *table, struct hf_export_entry *e
 }
 
 /* It has moved, or took over the home of one that has. */
-static bool is_unsettled(const struct hf_export_table *table, const struct hf_export_entry *entry)
+static bool is_home_outdated(const struct hf_export_table *table, const struct hf_export_entry *entry)
 {
 	return entry->home_device &&
 	       (entry->home_device != entry->device || is_of_another(table, entry->home, entry->device));
 }
 
-static bool is_any_unsettled(const struct hf_export_table *table)
+static bool is_any_home_outdated(const struct hf_export_table *table)
 {
 	for (size_t i = 0; i < table->n; i++)
-		if (is_unsettled(table, &table->entries[i]))
+		if (is_home_outdated(table, &table->entries[i]))
 			return true;
 	return false;
 }
@@ -154,16 +154,16 @@ static void mark_used(void *context, uint32_t number)
 		table->entries[number - 1].is_used = true;
 }
 
-/* If all are settled, new ones get their homes, and what is used need not be known. */
-static void settle_homes(struct hf_export_table *table)
+/* If no home is outdated, only new exports get one, and what is used need not be known. */
+static void choose_homes(struct hf_export_table *table)
 {
 	for (size_t i = 0; i < table->n; i++)
 		table->entries[i].is_used = false;
-	if (is_any_unsettled(table) && table->show_used)
+	if (is_any_home_outdated(table) && table->show_used)
 		table->show_used(table->show_used_user, mark_used, table);
 	for (size_t i = 0; i < table->n; i++)
 		if (table->entries[i].device)
-			settle_home(table, &table->entries[i]);
+			choose_home(table, &table->entries[i]);
 }
 
 static void note(struct hf_export_entry *entry, const struct hf_export *export)
@@ -184,7 +184,7 @@ void hf_export_table_note(struct hf_export_table *table, const struct hf_export_
 		assert(number);
 		note(&table->entries[number - 1], exports->items[i]);
 	}
-	settle_homes(table);
+	choose_homes(table);
 }
 
 bool hf_export_table_has_local_locks(const struct hf_export_table *table)

@@ -29,7 +29,7 @@ struct hf_export_entry {
 	uint64_t home;     /* as a rule the id of the first export there */
 	dev_t device;      /* its file system at the last reload that had it; 0: not exported yet */
 	dev_t home_device; /* the file system for which it has this home; 0: none yet */
-	bool is_used;      /* of settle_homes(): it keeps its home */
+	bool is_used;      /* of choose_homes(): it keeps its home */
 	enum hf_local_locks local_locks; /* OFF until it is exported, then as configured */
 	enum hf_transport transport;     /* ANY until it is exported, then as configured last */
 	bool is_secure;                  /* one of its rules is, in the last configuration that had it */

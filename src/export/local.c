@@ -519,7 +519,7 @@ static int test(void *context, const struct hf_lock_target *who, struct hf_range
 	return r;
 }
 
-static void settle(void *context, struct hf_bytes handle, struct hf_range range, size_t n_locks)
+static void trim(void *context, struct hf_bytes handle, struct hf_range range, size_t n_locks)
 {
 	struct hf_local *local = context;
 	struct entry *entry = find(local, handle);
@@ -531,7 +531,7 @@ static void settle(void *context, struct hf_bytes handle, struct hf_range range,
 		entry->pace.n_saved++;
 		return;
 	}
-	r = hf_local_file_settle(&entry->locked, range, n_locks, needed, entry);
+	r = hf_local_file_trim(&entry->locked, range, n_locks, needed, entry);
 	if (r)
 		release_failed(entry, r > 0 ? -ENOLCK : r, n_locks > 0);
 	if (n_locks == 0)
@@ -541,7 +541,7 @@ static void settle(void *context, struct hf_bytes handle, struct hf_range range,
 const struct hf_lock_outside hf_local_outside = {
 	.take = take,
 	.test = test,
-	.settle = settle,
+	.trim = trim,
 };
 
 /* A restart */

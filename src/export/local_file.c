@@ -363,8 +363,8 @@ static int give_all(struct hf_local_file *file)
 	return r;
 }
 
-int hf_local_file_settle(struct hf_local_file *file, struct hf_range range, size_t n_needed,
-			 hf_local_needed_fn needed, void *user)
+int hf_local_file_trim(struct hf_local_file *file, struct hf_range range, size_t n_needed,
+		       hf_local_needed_fn needed, void *user)
 {
 	if (file->is_covered)
 		return 0;

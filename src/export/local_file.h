@@ -44,8 +44,8 @@ typedef bool (*hf_local_needed_fn)(void *user, uint64_t pos, struct hf_range *ra
 				   enum hf_lock_mode *modep);
 /* Releases what no lock needs any more; nothing while the file is covered. @n_needed: the number of locks in
  * the whole file. */
-int hf_local_file_settle(struct hf_local_file *file, struct hf_range range, size_t n_needed,
-			 hf_local_needed_fn needed, void *user);
+int hf_local_file_trim(struct hf_local_file *file, struct hf_range range, size_t n_needed,
+		       hf_local_needed_fn needed, void *user);
 
 /* Is this range taken already? Then hf_local_file_take() does not ask the kernel. */
 bool hf_local_file_has(struct hf_local_file *file, struct hf_range range, enum hf_lock_mode mode);

@@ -243,12 +243,12 @@ int hf_outside_test(const struct hf_locks *locks, const struct hf_lock_target *w
 				    conflictp ? conflictp : &unwanted);
 }
 
-void hf_outside_settle(struct hf_locks *locks, const struct hf_lock_file *file, struct hf_range range)
+void hf_outside_trim(struct hf_locks *locks, const struct hf_lock_file *file, struct hf_range range)
 {
 	if (!locks->outside)
 		return;
 	locks->in_event = true;
-	locks->outside->settle(locks->outside_context, hf_bytes_of(file->handle, file->handle_len), range,
-			       (size_t)file->n_locks + file->n_ghosts);
+	locks->outside->trim(locks->outside_context, hf_bytes_of(file->handle, file->handle_len), range,
+			     (size_t)file->n_locks + file->n_ghosts);
 	locks->in_event = false;
 }

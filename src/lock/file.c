@@ -87,7 +87,7 @@ void hf_lock_file_free_if_unused(struct hf_locks *locks, struct hf_lock_file *fi
 	if (locks->recent->file == file)
 		locks->recent->file = NULL;
 	hf_link_remove(&file->in_dirty);
-	hf_outside_settle(locks, file, (struct hf_range){ 0, HF_RANGE_EOF });
+	hf_outside_trim(locks, file, (struct hf_range){ 0, HF_RANGE_EOF });
 	hf_rb_erase(&locks->by_id, &file->by_id, NULL);
 	hf_hashtable_remove(&locks->files, &file->node);
 	hf_pool_give(&locks->file_pool, file);

@@ -335,7 +335,7 @@ int hf_outside_take(struct hf_locks *locks, const struct hf_lock_target *who, st
 		    enum hf_lock_mode mode);
 int hf_outside_test(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		    enum hf_lock_mode mode, struct hf_lock_view *conflictp);
-void hf_outside_settle(struct hf_locks *locks, const struct hf_lock_file *file, struct hf_range range);
+void hf_outside_trim(struct hf_locks *locks, const struct hf_lock_file *file, struct hf_range range);
 
 /* file.c: the record of a file, and which lock in it is in the way. */
 

@@ -322,7 +322,7 @@ struct hf_lock_outside {
 		    enum hf_lock_mode mode, struct hf_lock_view *conflictp);
 	/* Locks in @range may have gone: unlock there what is not held here any more. @n_locks: how many
 	 * locks the whole file has now. */
-	void (*settle)(void *context, struct hf_bytes handle, struct hf_range range, size_t n_locks);
+	void (*trim)(void *context, struct hf_bytes handle, struct hf_range range, size_t n_locks);
 };
 
 /*

@@ -117,7 +117,7 @@ void hf_serve_touched(struct hf_locks *locks)
 		/* Without memory for the grant the file stays touched: the next operation tries again. */
 		if (!locks->is_grace && !locks->is_paused && serve_file(locks, file, file->dirty_range) < 0)
 			hf_list_push_back(&starved, link);
-		hf_outside_settle(locks, file, file->dirty_range);
+		hf_outside_trim(locks, file, file->dirty_range);
 	}
 	hf_list_splice(&locks->dirty, &starved);
 }

@@ -245,7 +245,7 @@ static void set_state(struct hf_recovery *recovery, struct hf_client *client, in
 			.until = hf_loop_now(recovery->loop) + HF_RECOVERY_NOTICE_NS,
 		};
 	}
-	if (!client->recovery->n_settling) {
+	if (!client->recovery->n_state_waits) {
 		client->recovery->stored_state = client->sm_state;
 		client->recovery->is_stored_state_proven = client->is_state_proven;
 	}
@@ -267,7 +267,7 @@ static void become(struct hf_recovery *recovery, struct hf_client *client, int32
  * killed in between, the notice would come again, since the server has not answered it, and would have to
  * count as a new restart: no other message says that those locks are dead.
  */
-struct settling {
+struct clean_up {
 	struct hf_link link;
 	struct hf_promise promise;
 	struct hf_recovery *recovery;
@@ -275,12 +275,12 @@ struct settling {
 	int32_t state;
 };
 
-static void settling_free(struct settling *settling)
+static void clean_up_free(struct clean_up *clean_up)
 {
-	hf_link_remove(&settling->link);
-	settling->client->recovery->n_settling--;
-	hf_client_unref(settling->client);
-	free(settling);
+	hf_link_remove(&clean_up->link);
+	clean_up->client->recovery->n_state_waits--;
+	hf_client_unref(clean_up->client);
+	free(clean_up);
 }
 
 static void write_registration(struct hf_client *client)
@@ -291,12 +291,12 @@ static void write_registration(struct hf_client *client)
 
 static void store_state(struct hf_client *client)
 {
-	if (!client->recovery->n_settling)
+	if (!client->recovery->n_state_waits)
 		write_registration(client);
 }
 
-/* The client was restarted again meanwhile, and has a newer number, whose turn is yet to come. The reply to
- * the notice of this one is about to leave. */
+/* The client was restarted again meanwhile, and has a newer number, which is stored later. The reply to the
+ * notice of this one is about to leave. */
 static void store_former(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
 	struct hf_recovery_client *mine = client->recovery;
@@ -318,13 +318,13 @@ void hf_recovery_client_proves(struct hf_client *client, bool is_proven)
 
 void hf_recovery_delay_state(struct hf_client *client)
 {
-	client->recovery->n_settling++;
+	client->recovery->n_state_waits++;
 	client->recovery->n_delayed++;
 }
 
-bool hf_recovery_is_settling(const struct hf_client *client)
+bool hf_recovery_is_state_unstored(const struct hf_client *client)
 {
-	return client->recovery->n_settling != 0;
+	return client->recovery->n_state_waits != 0;
 }
 
 uint64_t hf_recovery_count_crashes(const struct hf_client *client)
@@ -339,45 +339,45 @@ int32_t hf_recovery_crash_state(const struct hf_client *client)
 
 void hf_recovery_release_state(struct hf_client *client, bool is_done)
 {
-	client->recovery->n_settling--;
+	client->recovery->n_state_waits--;
 	client->recovery->n_delayed--;
 	if (is_done)
 		store_state(client);
 }
 
-static void on_settled(struct hf_promise *promise, bool is_durable)
+static void on_clean_up_stored(struct hf_promise *promise, bool is_durable)
 {
-	struct settling *settling = hf_container_of(promise, struct settling, promise);
-	struct hf_recovery *recovery = settling->recovery;
-	struct hf_client *client = hf_client_ref(settling->client);
-	int32_t state = settling->state;
+	struct clean_up *clean_up = hf_container_of(promise, struct clean_up, promise);
+	struct hf_recovery *recovery = clean_up->recovery;
+	struct hf_client *client = hf_client_ref(clean_up->client);
+	int32_t state = clean_up->state;
 
-	settling_free(settling);
-	if (is_durable && client->recovery->n_settling && !client->recovery->n_delayed)
+	clean_up_free(clean_up);
+	if (is_durable && client->recovery->n_state_waits && !client->recovery->n_delayed)
 		store_former(recovery, client, state);
 	else if (is_durable) /* otherwise the store will ask for everything */
 		store_state(client);
 	hf_client_unref(client);
 }
 
-static void settle(struct hf_recovery *recovery, struct hf_client *client)
+static void store_state_after_clean_up(struct hf_recovery *recovery, struct hf_client *client)
 {
-	struct settling *settling = calloc(1, sizeof(*settling));
+	struct clean_up *clean_up = calloc(1, sizeof(*clean_up));
 
-	if (!settling)
+	if (!clean_up)
 		return; /* the old number stays stored: a repeated notice will count as a new restart */
-	settling->recovery = recovery;
-	settling->client = hf_client_ref(client);
-	settling->state = client->sm_state;
-	client->recovery->n_settling++;
-	hf_list_push_back(&recovery->settlings, &settling->link);
-	if (hf_promises_await(recovery, &settling->promise, recovery->persist.ticket, 0, on_settled))
-		on_settled(&settling->promise, true);
+	clean_up->recovery = recovery;
+	clean_up->client = hf_client_ref(client);
+	clean_up->state = client->sm_state;
+	client->recovery->n_state_waits++;
+	hf_list_push_back(&recovery->clean_ups, &clean_up->link);
+	if (hf_promises_await(recovery, &clean_up->promise, recovery->persist.ticket, 0, on_clean_up_stored))
+		on_clean_up_stored(&clean_up->promise, true);
 }
 
 void hf_crash_init(struct hf_recovery *recovery)
 {
-	hf_list_init(&recovery->settlings);
+	hf_list_init(&recovery->clean_ups);
 	recovery->crash_log = (struct hf_log_limit)HF_LOG_LIMIT(LOG_WINDOW_S);
 	recovery->crash_log.max_lines = LOG_MAX_LINES;
 }
@@ -386,8 +386,8 @@ void hf_crash_deinit(struct hf_recovery *recovery)
 {
 	struct hf_link *link;
 
-	while ((link = hf_list_first(&recovery->settlings)))
-		settling_free(hf_list_entry(link, struct settling, link));
+	while ((link = hf_list_first(&recovery->clean_ups)))
+		clean_up_free(hf_list_entry(link, struct clean_up, link));
 }
 
 /* A forger guessed the number: since then the client had a much lower one for sure. A statd that was started
@@ -451,7 +451,7 @@ static void purge_older(struct hf_recovery *recovery, struct hf_client *client, 
 	/* A notice that is being checked does not end this life by the silence of the host any more. What the
 	 * client takes from now on has the number of this life. */
 	client->doubted_state = client->doubt_tag = 0;
-	settle(recovery, client);
+	store_state_after_clean_up(recovery, client);
 	report(recovery, client, &before, reason);
 	hf_phase_look(recovery);
 }
@@ -483,7 +483,7 @@ void hf_recovery_client_freed(struct hf_recovery *recovery, struct hf_client *cl
 		become(recovery, client, state);
 	hf_recovery_client_crashed(recovery, client, "free_all");
 	if (is_known)
-		settle(recovery, client);
+		store_state_after_clean_up(recovery, client);
 	else if (state == 0)
 		forget_state(recovery, client);
 	hf_client_unref(client);

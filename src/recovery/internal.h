@@ -155,7 +155,7 @@ struct hf_recovery {
 	struct hf_notifier notifier;
 	struct hf_silents silents;
 
-	struct hf_list settlings;      /* of crash.c */
+	struct hf_list clean_ups;      /* of crash.c */
 	struct hf_log_limit crash_log; /* a client can say that it was restarted as often as it likes */
 	struct hf_promise raised;      /* the state number of a simulated restart waits for the store */
 	int32_t raised_state;          /* that number; 0: none was raised. See phase.c: raising */
@@ -172,9 +172,9 @@ struct hf_recovery_client {
 	size_t n_not_exported;         /* records of it in not_exported.c */
 	uint64_t n_crashes;            /* how often what it had was released since it crashed */
 	int32_t crash_state;           /* the state number that it had at the last of them */
-	uint32_t n_settling;           /* reasons for its new state number not to be stored yet */
+	uint32_t n_state_waits;        /* reasons for its new state number not to be stored yet */
 	uint32_t n_delayed;            /* of these: by hf_recovery_delay_state() */
-	int32_t stored_state;          /* what the stored registration says, while n_settling */
+	int32_t stored_state;          /* what the stored registration says, while n_state_waits */
 	bool is_stored_state_proven;   /* likewise */
 	int32_t told_state;            /* the server's last state number that it knows */
 	struct hf_silent_case *silent; /* it may never come back */
@@ -256,8 +256,8 @@ void hf_late_reclaim_reservation_granted(struct hf_recovery *recovery,
 bool hf_late_reclaim_allows_reservation(struct hf_recovery *recovery,
 					const struct hf_lock_reservation_view *reservation);
 /* One was reclaimed, or was given up. False: there was none. */
-bool hf_late_reclaim_reservation_settled(struct hf_recovery *recovery,
-					 const struct hf_lock_reservation_view *reservation);
+bool hf_late_reclaim_take_reservation(struct hf_recovery *recovery,
+				      const struct hf_lock_reservation_view *reservation);
 void hf_late_reclaim_forget(struct hf_recovery *recovery, struct hf_client *client);
 void hf_late_reclaim_show_exports(const struct hf_recovery *recovery,
 				  void (*fn)(void *context, uint32_t export), void *context);

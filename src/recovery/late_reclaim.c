@@ -353,7 +353,7 @@ void hf_late_reclaim_reservation_granted(struct hf_recovery *recovery,
 
 	granted(recovery, reservation->handle, &what);
 	if (reservation->is_reclaim)
-		hf_late_reclaim_reservation_settled(recovery, reservation);
+		hf_late_reclaim_take_reservation(recovery, reservation);
 }
 
 bool hf_late_reclaim_allows_reservation(struct hf_recovery *recovery,
@@ -362,8 +362,8 @@ bool hf_late_reclaim_allows_reservation(struct hf_recovery *recovery,
 	return find_reservation(recovery, reservation) != NULL;
 }
 
-bool hf_late_reclaim_reservation_settled(struct hf_recovery *recovery,
-					 const struct hf_lock_reservation_view *reservation)
+bool hf_late_reclaim_take_reservation(struct hf_recovery *recovery,
+				      const struct hf_lock_reservation_view *reservation)
 {
 	struct late *late = find_reservation(recovery, reservation);
 

@@ -116,9 +116,9 @@ static struct hf_store_client client_fact(const struct hf_client *client)
 		.callback_program = client->callback.program,
 		.callback_version = client->callback.version,
 		.callback_procedure = client->callback.procedure,
-		.sm_state = mine->n_settling ? mine->stored_state : client->sm_state,
+		.sm_state = mine->n_state_waits ? mine->stored_state : client->sm_state,
 		.is_state_unproven =
-			!(mine->n_settling ? mine->is_stored_state_proven : client->is_state_proven),
+			!(mine->n_state_waits ? mine->is_stored_state_proven : client->is_state_proven),
 		.told_state = mine->told_state,
 		.registered_at = client->registered_at,
 		.last_seen = client->last_seen,

@@ -84,5 +84,5 @@ bool hf_recovery_unreserve(struct hf_recovery *recovery, const struct hf_lock_re
 
 	if (hf_lock_find_reservation(recovery->locks, &who, reservation->access, reservation->deny, &has))
 		return false;
-	return hf_late_reclaim_reservation_settled(recovery, reservation);
+	return hf_late_reclaim_take_reservation(recovery, reservation);
 }

@@ -293,7 +293,7 @@ static uint64_t mark(void *user)
 	return recovery->persist.ticket;
 }
 
-static bool is_settled(void *user, const struct hf_client *client)
+static bool may_leave(void *user, const struct hf_client *client)
 {
 	const struct hf_recovery *recovery = user;
 
@@ -326,7 +326,7 @@ static const struct hf_client_events client_events = {
 	.registered = on_registered,
 	.unregistered = on_unregistered,
 	.mark = mark,
-	.is_settled = is_settled,
+	.may_leave = may_leave,
 	.may_reclaim = may_reclaim,
 	.crashed = on_crashed,
 	.window_over = on_window_over,

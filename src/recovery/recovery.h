@@ -364,7 +364,8 @@ bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_clien
  * not stored, so that the notice counts as a new restart if it comes again after a crash of the server. */
 void hf_recovery_delay_state(struct hf_client *client);
 void hf_recovery_release_state(struct hf_client *client, bool is_done);
-bool hf_recovery_is_settling(const struct hf_client *client); /* its new state number is not stored yet */
+bool hf_recovery_is_state_unstored(
+	const struct hf_client *client); /* its new state number is not stored yet */
 /* How often what the client had was released because it crashed. */
 uint64_t hf_recovery_count_crashes(const struct hf_client *client);
 /* The state number that it had at the last of them; its statd may have given it an older one since. */

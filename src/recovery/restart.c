@@ -97,10 +97,10 @@ struct loading {
 	struct hf_persist_record *wrong; /* to be deleted */
 	size_t n_wrong, wrong_room;
 	struct asides provisional; /* what owners had before grants that their clients have not answered */
-	/* Records that conflict with others, which may be older: they are in not_exported.c until they are
-	 * settled. And older ones that were deleted for them. */
-	bool is_settling;
-	int not_settled; /* -errno of one of them */
+	/* Records that conflict with others, which may be older: they are in not_exported.c until the second
+	 * pass loads them. And older ones that were deleted for them. */
+	bool is_second_pass;
+	int not_loaded; /* -errno of one of them */
 	size_t n_conflicting, n_outdated;
 	size_t n_conflicting_reservations, n_outdated_reservations;
 	struct foreign foreign;
@@ -539,8 +539,8 @@ static int load_rest(struct loading *loading, struct hf_lock_view *part, const s
 
 /* A later lock conflicts with this one. If another owner has it, all of this one is outdated. What later
  * locks of the same owner leave of it is still the owner's: that is stored anew, before the record goes. */
-static int settle_conflict(struct loading *loading, const struct hf_store_lock *fact,
-			   struct hf_client *client)
+static int load_rest_of_older(struct loading *loading, const struct hf_store_lock *fact,
+			      struct hf_client *client)
 {
 	struct hf_lock_view part = *view_lock(loading, fact, client);
 	struct ranges own = { 0 };
@@ -578,8 +578,8 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 	if (continues(loading) && fact->flags & HF_PERSIST_OF_GRANT)
 		return note_aside(&loading->provisional, loading, fact, client);
 	r = hf_lock_load_add(loading->locks, view_lock(loading, fact, client));
-	if (r == HF_LOCK_E_CONFLICT && loading->is_settling)
-		return settle_conflict(loading, fact, client);
+	if (r == HF_LOCK_E_CONFLICT && loading->is_second_pass)
+		return load_rest_of_older(loading, fact, client);
 	if (r == HF_LOCK_E_CONFLICT) {
 		loading->n_conflicting++;
 		return hf_not_exported_add_lock(loading->recovery, fact);
@@ -635,7 +635,7 @@ static int remove_older(struct loading *loading, const struct hf_lock_view *late
 }
 
 /* One alone: before the next one, others may go from the table. */
-static int settle_lock(void *user, const struct hf_store_lock *fact)
+static int load_conflicting_lock(void *user, const struct hf_store_lock *fact)
 {
 	struct loading *loading = user;
 	struct hf_client *client;
@@ -655,19 +655,19 @@ static int settle_lock(void *user, const struct hf_store_lock *fact)
 		r = load_lock(loading, fact);
 	loading->locks = hf_lock_load_free(loading->locks);
 	if (r < 0)
-		loading->not_settled = r;
+		loading->not_loaded = r;
 	return r;
 }
 
 /* The later ones are loaded. This writes to the store. */
-static int settle_locks(struct loading *loading)
+static int load_conflicting_locks(struct loading *loading)
 {
 	if (!loading->n_conflicting)
 		return 0;
-	loading->is_settling = true;
-	hf_not_exported_take_locks(loading->recovery, settle_lock, loading);
-	loading->is_settling = false;
-	return loading->not_settled;
+	loading->is_second_pass = true;
+	hf_not_exported_take_locks(loading->recovery, load_conflicting_lock, loading);
+	loading->is_second_pass = false;
+	return loading->not_loaded;
 }
 
 /* Of a run that could go on, and starts over: a grant in flight is a lock as others. */
@@ -747,7 +747,7 @@ static int load_reservation(void *user, const struct hf_store_reservation *reser
 	}
 	view = view_reservation(loading, &fact, client, reservation->id);
 	r = hf_lock_restore_reservation(loading->recovery->locks, &view);
-	if (r == HF_LOCK_E_CONFLICT && loading->is_settling)
+	if (r == HF_LOCK_E_CONFLICT && loading->is_second_pass)
 		return note_wrong(loading, reservation->id, HF_PERSIST_RESERVATION);
 	if (r == HF_LOCK_E_CONFLICT) {
 		loading->n_conflicting_reservations++;
@@ -759,7 +759,7 @@ static int load_reservation(void *user, const struct hf_store_reservation *reser
 	return 0;
 }
 
-static int settle_reservation(void *user, const struct hf_store_reservation *reservation)
+static int load_conflicting_reservation(void *user, const struct hf_store_reservation *reservation)
 {
 	struct loading *loading = user;
 	hf_cleanup(hf_client_unrefp) struct hf_client *client = NULL;
@@ -778,11 +778,11 @@ static int settle_reservation(void *user, const struct hf_store_reservation *res
 	return load_reservation(loading, reservation);
 }
 
-static void settle_reservations(struct loading *loading)
+static void load_conflicting_reservations(struct loading *loading)
 {
-	loading->is_settling = true;
+	loading->is_second_pass = true;
 	if (loading->n_conflicting_reservations)
-		hf_not_exported_take_reservations(loading->recovery, settle_reservation, loading);
+		hf_not_exported_take_reservations(loading->recovery, load_conflicting_reservation, loading);
 }
 
 /* All of it */
@@ -886,11 +886,11 @@ int hf_restart_load(struct hf_recovery *recovery)
 	if (r == 0)
 		start_over_if_incomplete(&loading);
 	if (r == 0)
-		r = settle_locks(&loading);
+		r = load_conflicting_locks(&loading);
 	if (r == 0 && recovery->starts_over)
 		r = load_provisional(&loading);
 	if (r == 0)
-		settle_reservations(&loading);
+		load_conflicting_reservations(&loading);
 	if (r == 0 && recovery->start.continues)
 		r = accept_restored(&loading);
 	else if (r == 0 && !recovery->starts_over)
@@ -973,9 +973,9 @@ void hf_recovery_exports_changed(struct hf_recovery *recovery)
 	if (hf_list_is_empty(&recovery->not_exported.records) || hf_phase_is_over(recovery) ||
 	    take_up_locks(&loading) < 0)
 		return;
-	(void)settle_locks(&loading); /* without memory the next start does it */
+	(void)load_conflicting_locks(&loading); /* without memory the next start does it */
 	hf_not_exported_take_reservations(recovery, take_up_reservation, &loading);
-	settle_reservations(&loading);
+	load_conflicting_reservations(&loading);
 	delete_wrong(&loading);
 	register_unknown(&loading);
 	hf_client_unref(loading.last);

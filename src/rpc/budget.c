@@ -66,7 +66,7 @@ void hf_rpc_budget_join(struct hf_rpc_connection *c)
 	count(&c->part->n_open, 1);
 	if (!c->is_proven)
 		count(&c->part->n_fresh, 1);
-	hf_rpc_budget_settle(c);
+	hf_rpc_budget_count(c);
 }
 
 void hf_rpc_budget_quit(struct hf_rpc_connection *c)

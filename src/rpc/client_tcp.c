@@ -6,7 +6,7 @@
  * rebooted, and no packet will ever tell. When it is closed, the call must not reach the peer any more: a
  * GRANTED that arrives a minute late would tell of a lock that its owner has changed since.
  *
- * Only settle() and lost() free a connection, and never while its own events are being served.
+ * Only idle_or_free() and lost() free a connection, and never while its own events are being served.
  */
 #include "rpc/client_tcp.h"
 
@@ -153,7 +153,7 @@ static struct hf_rpc_client_connection *find_shared(const struct hf_rpc_exchange
 }
 
 /* Decides what becomes of a connection that may be unused. It may be freed here. */
-static void settle(struct hf_rpc_client_connection *connection)
+static void idle_or_free(struct hf_rpc_client_connection *connection)
 {
 	if (connection->is_busy || !hf_list_is_empty(&connection->queue) ||
 	    !hf_list_is_empty(&connection->sent))
@@ -292,7 +292,7 @@ static void on_event(void *user, unsigned int events)
 	if (r < 0)
 		lost(connection, r);
 	else
-		settle(connection);
+		idle_or_free(connection);
 	/* @connection may be freed here */
 }
 
@@ -337,7 +337,7 @@ void hf_rpc_client_tcp_detach(struct hf_rpc_exchange *exchange, bool timed_out)
 		withdraw(connection);
 		hf_socket_drop_unsent(connection->socket);
 	}
-	settle(connection);
+	idle_or_free(connection);
 	/* @connection may be freed here */
 }
 

@@ -96,7 +96,7 @@ void hf_rpc_connection_close(struct hf_rpc_connection *c)
 		free(c->traveller);
 		c->traveller = NULL;
 		c->traveller_len = 0;
-		hf_rpc_budget_settle(c);
+		hf_rpc_budget_count(c);
 		hf_rpc_budget_quit(c);
 		hf_hosts_close(lane->server->hosts, c->host, hf_loop_now(lane->loop));
 		atomic_fetch_add_explicit(&lane->server->n_shells, 1, memory_order_relaxed);
@@ -118,7 +118,7 @@ void hf_rpc_connection_release(struct hf_rpc_connection *c, size_t len)
 	assert(c->n_suspended > 0 && c->suspended_bytes >= len);
 	c->n_suspended--;
 	c->suspended_bytes -= len;
-	hf_rpc_budget_settle(c);
+	hf_rpc_budget_count(c);
 	if (!c->socket)
 		hf_rpc_connection_close(c);
 	else if (c->is_paused)
@@ -170,7 +170,7 @@ static bool flush(struct hf_rpc_connection *c, bool *progressp)
 
 	if (c->delay || (before > LATE_PIECE && hf_rpc_budget_is_late(c->lane)))
 		return true;
-	hf_rpc_meters_settle(c->lane);
+	hf_rpc_meters_add_up(c->lane);
 	/* The answer STARTTLS leaves in the clear. */
 	if (HF_UNLIKELY(c->secure != NULL) && hf_rpc_secure_is_open(c->secure))
 		r = hf_rpc_secure_write(c->secure, &c->out, &c->lane->segments);
@@ -231,12 +231,12 @@ static enum hf_rpc_dispatched serve_record(struct hf_rpc_connection *c, struct h
 static bool pause_if_it_must(struct hf_rpc_connection *c, bool *progressp)
 {
 	hf_record_release(&c->reader); /* the last call needs its record no more */
-	hf_rpc_budget_settle(c);
+	hf_rpc_budget_count(c);
 	if (HF_LIKELY(!must_pause(c) && !hf_rpc_budget_must_wait(c)))
 		return true;
 	if (!flush(c, progressp))
 		return false;
-	hf_rpc_budget_settle(c);
+	hf_rpc_budget_count(c);
 	c->is_paused = must_pause(c);
 	if (!c->is_paused && hf_rpc_budget_must_wait(c)) {
 		c->is_paused = true;
@@ -457,7 +457,7 @@ static bool resume(struct hf_rpc_connection *c, bool *progressp)
 	if (!c->is_paused || c->is_moving || c->lane->is_ending || hf_rpc_is_securing(c) ||
 	    c->out.n_allocated > c->lane->server->limits.max_unread / 2 || has_too_many_calls(c))
 		return true;
-	hf_rpc_budget_settle(c);
+	hf_rpc_budget_count(c);
 	if (hf_rpc_budget_must_wait(c)) {
 		hf_rpc_budget_wait(c);
 		return true;
@@ -509,7 +509,7 @@ static void serve_events(struct hf_rpc_connection *c, bool can_read, bool is_que
 
 	if (hf_rpc_is_securing(c) && !serve_securing(c, is_queued))
 		return;
-	hf_rpc_meters_settle(c->lane); /* a group of the meters has the time of one turn */
+	hf_rpc_meters_add_up(c->lane); /* a group of the meters has the time of one turn */
 	hf_rpc_budget_begin(c, is_queued);
 	c->is_reading = true;
 	if (c->out.n_bytes)
@@ -529,7 +529,7 @@ static void serve_events(struct hf_rpc_connection *c, bool can_read, bool is_que
 		hf_rpc_connection_close(c);
 		return;
 	}
-	hf_rpc_budget_settle(c);
+	hf_rpc_budget_count(c);
 	if (c->is_moving && hf_rpc_connection_try_move(c))
 		return;
 	enlist(c, progress);
@@ -539,7 +539,7 @@ static void serve_events(struct hf_rpc_connection *c, bool can_read, bool is_que
 			(void)serve_securing(c, false);
 			return;
 		}
-		hf_rpc_secure_settle(c);
+		hf_rpc_secure_serve_again(c);
 	}
 	/* As a rule a tired connection is served again soon. So its socket stays watched for input until that
 	 * proves wrong: each change costs up to two system calls. */

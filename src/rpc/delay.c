@@ -41,7 +41,7 @@ void hf_rpc_delay_release(struct hf_rpc_delay *delay)
 {
 	struct hf_link *link;
 
-	hf_rpc_meters_settle_delayed(delay);
+	hf_rpc_meters_add_up_delayed(delay);
 	while ((link = hf_list_first(&delay->connections))) {
 		struct hf_rpc_connection *c = hf_list_entry(link, struct hf_rpc_connection, delay_link);
 

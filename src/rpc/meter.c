@@ -65,23 +65,23 @@ void hf_rpc_meters_free(struct hf_rpc_lane *lane)
 {
 	if (!lane->meters)
 		return;
-	hf_task_cancel(&lane->settle);
+	hf_task_cancel(&lane->add_up);
 	for (size_t i = 0; i < HF_RPC_MAX_PROGRAMS; i++)
 		free(lane->meters->calls[i]);
 	free(lane->meters);
 	lane->meters = NULL;
 }
 
-static void settle_later(struct hf_task *task)
+static void add_up_later(struct hf_task *task)
 {
-	hf_rpc_meters_settle(hf_container_of(task, struct hf_rpc_lane, settle));
+	hf_rpc_meters_add_up(hf_container_of(task, struct hf_rpc_lane, add_up));
 }
 
 static int make_meters(struct hf_rpc_lane *lane)
 {
 	const struct hf_rpc_server *server = lane->server;
 
-	hf_task_init(&lane->settle, settle_later);
+	hf_task_init(&lane->add_up, add_up_later);
 	lane->meters = calloc(1, sizeof(*lane->meters));
 	if (!lane->meters)
 		return hf_trace(-ENOMEM);
@@ -119,7 +119,7 @@ void hf_rpc_meter_begin(struct hf_rpc_call *call, const struct hf_rpc_entry *ent
 	call->begun = meters->group_begun;
 }
 
-void hf_rpc_meters_settle(struct hf_rpc_lane *lane)
+void hf_rpc_meters_add_up(struct hf_rpc_lane *lane)
 {
 	struct hf_rpc_meters *meters = lane->meters;
 	uint64_t now, part;
@@ -171,10 +171,10 @@ static void note_end(struct hf_rpc_lane *lane, struct hf_call_meter *meter, cons
 			(struct ended){ .meter = meter, .result = result, .begun = begun, .n = 1 };
 		is_full |= meters->n_ended == MAX_KINDS;
 		if (meters->n_calls == 1)
-			hf_loop_defer(lane->loop, &lane->settle);
+			hf_loop_defer(lane->loop, &lane->add_up);
 	}
 	if (is_full)
-		hf_rpc_meters_settle(lane);
+		hf_rpc_meters_add_up(lane);
 }
 
 /* Calls whose replies are delayed */
@@ -225,7 +225,7 @@ void hf_rpc_delay_change_result(struct hf_rpc_delay *delay, uint32_t where, cons
 	hf_call_meter_add(delayed->meter, result, hf_loop_clock(delay->lane->loop) - delayed->begun, 1);
 }
 
-void hf_rpc_meters_settle_delayed(struct hf_rpc_delay *delay)
+void hf_rpc_meters_add_up_delayed(struct hf_rpc_delay *delay)
 {
 	uint64_t now = delay->n_delayed ? hf_loop_clock(delay->lane->loop) : 0;
 

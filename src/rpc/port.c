@@ -34,7 +34,7 @@ static void send_all(struct hf_rpc_port *port)
 {
 	int sent = 0;
 
-	hf_rpc_meters_settle(port->lane);
+	hf_rpc_meters_add_up(port->lane);
 	while (sent < port->n_out) {
 		int r = hf_udp_send(port->socket, port->out + sent, port->n_out - sent);
 
@@ -195,7 +195,7 @@ static void on_datagrams(void *user, unsigned int events)
 	struct hf_rpc_port *port = user;
 	struct hf_datagram in[HF_DATAGRAM_BATCH];
 
-	hf_rpc_meters_settle(port->lane);
+	hf_rpc_meters_add_up(port->lane);
 	port->is_reading = true;
 	for (int batch = 0; batch < BATCHES_A_TURN; batch++) {
 		int n;

@@ -272,7 +272,7 @@ bool hf_rpc_secure_reads_by_writing(const struct hf_rpc_secure *secure)
 }
 
 /* The kernel does not tell of input that OpenSSL has read already. */
-void hf_rpc_secure_settle(struct hf_rpc_connection *c)
+void hf_rpc_secure_serve_again(struct hf_rpc_connection *c)
 {
 	if (c->is_paused || !c->secure->is_open || !hf_tls_session_has_input(c->secure->session))
 		return;

@@ -143,7 +143,7 @@ struct hf_rpc_lane {
 	struct hf_log_limit slow_calls;
 	uint64_t lists_until;         /* monotonic ns: lists sent over UDP fill the rate until then */
 	struct hf_rpc_meters *meters; /* NULL: calls are not measured */
-	struct hf_task settle;        /* settles the meters */
+	struct hf_task add_up;        /* adds up the meters */
 	/* Most calls are for the same program and version as the call before. */
 	const struct hf_rpc_entry *last_entry;
 	const struct hf_rpc_version *last_version;
@@ -288,8 +288,8 @@ uint32_t hf_rpc_meter_procs(const struct hf_rpc_program *program);
 void hf_rpc_meters_free(struct hf_rpc_lane *lane);
 void hf_rpc_meter_begin(struct hf_rpc_call *call, const struct hf_rpc_entry *entry); /* if lane->meters */
 void hf_rpc_meter_end(struct hf_rpc_call *call, const char *result); /* if call->begun, which it clears */
-void hf_rpc_meters_settle(struct hf_rpc_lane *lane);                 /* before replies leave */
-void hf_rpc_meters_settle_delayed(struct hf_rpc_delay *delay);       /* before its replies leave */
+void hf_rpc_meters_add_up(struct hf_rpc_lane *lane);                 /* before replies leave */
+void hf_rpc_meters_add_up_delayed(struct hf_rpc_delay *delay);       /* before its replies leave */
 
 /* connection.c */
 /* Takes over @socket, and @host, which it has entered. */
@@ -326,7 +326,7 @@ int hf_rpc_secure_write(struct hf_rpc_secure *secure, struct hf_outqueue *queue,
 bool hf_rpc_secure_reads_by_writing(const struct hf_rpc_secure *secure);
 /* After the connection was served: it is served again if the session has input that the kernel does not tell
  * of. */
-void hf_rpc_secure_settle(struct hf_rpc_connection *connection);
+void hf_rpc_secure_serve_again(struct hf_rpc_connection *connection);
 void hf_rpc_secure_close(struct hf_rpc_connection *connection); /* its calls still know their peer */
 void hf_rpc_secure_free(struct hf_rpc_connection *connection);
 void hf_rpc_secure_sweep(struct hf_rpc_lane *lane);
@@ -390,7 +390,7 @@ static inline bool hf_rpc_budget_is_late(const struct hf_rpc_lane *lane)
 }
 
 /* Counts the memory that the connection uses now. */
-static inline void hf_rpc_budget_settle(struct hf_rpc_connection *c)
+static inline void hf_rpc_budget_count(struct hf_rpc_connection *c)
 {
 	size_t charged = c->suspended_bytes + c->out.n_allocated + c->backlog_size + c->traveller_len;
 

@@ -42,7 +42,7 @@ static bool recall(struct hf_file *file, const struct hf_identity *caller, const
 	return found;
 }
 
-bool hf_stat_is_settled(const struct stat *st)
+bool hf_stat_shows_changes(const struct stat *st)
 {
 	int64_t least = st->st_ctim.tv_nsec ? TICK_NS : WHOLE_NS + TICK_NS;
 	struct timespec now;
@@ -102,7 +102,7 @@ int hf_file_access(struct hf_file *file, const struct hf_identity *caller, const
 	if (recall(file, caller, st, &allowed))
 		return allowed;
 	allowed = ask(file, caller);
-	if (allowed >= 0 && hf_stat_is_settled(st))
+	if (allowed >= 0 && hf_stat_shows_changes(st))
 		remember(file, caller, st, allowed);
 	return allowed;
 }

@@ -18,7 +18,7 @@ int hf_file_access(struct hf_file *file, const struct hf_identity *caller, const
 void hf_file_forget_access(struct hf_file *file);
 
 /* Will any later change show in ctime? Not while the clock behind ctime has hardly moved on. */
-bool hf_stat_is_settled(const struct stat *st);
+bool hf_stat_shows_changes(const struct stat *st);
 
 /* The same for data, as NFS needs it: the owner always may, because it could when it opened the file, and a
  * caller that may execute may read. 0, or -EACCES, or another -errno. @want: R_OK or W_OK. */

@@ -265,7 +265,7 @@ static int list_plus(struct hf_nfs3_op *op, struct hf_xdr_out *out, const struct
 
 	if (begin && volume->is_local && !volume->finder)
 		watch = hf_pages_watch(pages_of(dir), dir->file);
-	args->quick = !volume->finder && fstat(dir->file->fd, &before) == 0 && hf_stat_is_settled(&before);
+	args->quick = !volume->finder && fstat(dir->file->fd, &before) == 0 && hf_stat_shows_changes(&before);
 	if (args->quick && watch.slot >= 0)
 		begin_page(&args->making, begin, args->max);
 	stat = list(op, out, dir, args);

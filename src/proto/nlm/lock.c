@@ -7,7 +7,7 @@
  * again. That wait may have ended with an earlier reply that told the client to ask again. */
 static bool ends_something(const struct hf_nlm_op *op)
 {
-	if (op->client && HF_UNLIKELY(hf_recovery_is_settling(op->client)))
+	if (op->client && HF_UNLIKELY(hf_recovery_is_state_unstored(op->client)))
 		return true;
 	return op->args.block && !op->args.reclaim && hf_recovery_is_continuable(op->nlm->options.recovery);
 }

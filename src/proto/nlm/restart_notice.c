@@ -54,7 +54,7 @@ static void go_on(struct hf_nlm_op *op)
 	} else if (verdict == HF_NSM_BELIEVED)
 		hf_recovery_client_freed(recovery, client, op->args.state);
 	/* A call that is denied may be a copy of one that was believed, and is not stored yet. */
-	if (verdict == HF_NSM_DENIED && !hf_recovery_is_settling(client) &&
+	if (verdict == HF_NSM_DENIED && !hf_recovery_is_state_unstored(client) &&
 	    hf_recovery_can_promise(recovery)) {
 		hf_rpc_call_uncache(op->call);
 		hf_rpc_reply_void(op->call); /* it stays counted as denied */

@@ -95,7 +95,7 @@ static void on_timer(struct hf_timer *timer)
 
 static struct callback *find(struct hf_nsm *nsm, const struct hf_client *client)
 {
-	if (!hf_recovery_is_settling(client)) /* then it has no call-back under way */
+	if (!hf_recovery_is_state_unstored(client)) /* then it has no call-back under way */
 		return NULL;
 	hf_list_for_each(pos, &nsm->callbacks) {
 		struct callback *callback = hf_list_entry(pos, struct callback, link);

@@ -40,7 +40,7 @@ static uint64_t mark(void *user)
 	return rig.n_changes;
 }
 
-static bool is_settled(void *user, const struct hf_client *client)
+static bool may_leave(void *user, const struct hf_client *client)
 {
 	return client->idle_mark <= rig.n_stored;
 }
@@ -49,7 +49,7 @@ static const struct hf_client_events events = {
 	.registered = on_registered,
 	.unregistered = on_unregistered,
 	.mark = mark,
-	.is_settled = is_settled,
+	.may_leave = may_leave,
 	.crashed = on_crashed,
 };
 

@@ -192,7 +192,7 @@ static int take(const char *name)
 
 static void let_go(const char *name)
 {
-	hf_local_outside.settle(local, hf_bytes_of_str(name), piece, 0);
+	hf_local_outside.trim(local, hf_bytes_of_str(name), piece, 0);
 }
 
 /* Is it free for others, the kernel's word? */

@@ -90,14 +90,14 @@ static int test(void *context, const struct hf_lock_target *who, struct hf_range
 	return hf_local_file_test(&bed->ours, range, mode, conflictp);
 }
 
-static void settle(void *context, struct hf_bytes key, struct hf_range range, size_t n_locks)
+static void trim(void *context, struct hf_bytes key, struct hf_range range, size_t n_locks)
 {
 	struct bed *bed = context;
 
-	assert_int_equal(hf_local_file_settle(&bed->ours, range, n_locks, needed, bed), 0);
+	assert_int_equal(hf_local_file_trim(&bed->ours, range, n_locks, needed, bed), 0);
 }
 
-static const struct hf_lock_outside outside = { .take = take, .test = test, .settle = settle };
+static const struct hf_lock_outside outside = { .take = take, .test = test, .trim = trim };
 
 static void on_granted(void *context, const struct hf_lock_view *waiter)
 {

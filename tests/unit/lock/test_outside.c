@@ -18,13 +18,13 @@ static int test(void *context, const struct hf_lock_target *who, struct hf_range
 	return answer;
 }
 
-static void settle(void *context, struct hf_bytes handle, struct hf_range range, size_t n_locks)
+static void trim(void *context, struct hf_bytes handle, struct hf_range range, size_t n_locks)
 {
 }
 
 static int setup(void **state)
 {
-	static const struct hf_lock_outside outside = { .take = take, .test = test, .settle = settle };
+	static const struct hf_lock_outside outside = { .take = take, .test = test, .trim = trim };
 	static struct bed bed;
 
 	answer = HF_LOCK_OK;

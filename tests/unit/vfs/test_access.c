@@ -37,7 +37,7 @@ static bool is_settled_after(int64_t changed, int64_t ns)
 	struct stat st = changed_at(changed);
 
 	now = (struct timespec){ .tv_sec = (changed + ns) / NS_PER_S, .tv_nsec = (changed + ns) % NS_PER_S };
-	return hf_stat_is_settled(&st);
+	return hf_stat_shows_changes(&st);
 }
 
 static void test_a_tick_settles_a_fine_ctime(void **state)
