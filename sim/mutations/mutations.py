@@ -186,7 +186,7 @@ MUTATIONS = [
      "if (!all && !grant->is_changed)\n\t\t\tcontinue;", "if (!all)\n\t\t\tcontinue;"),
     ("CANCEL leaves a grant that is on its way", f"{LOCK}/release.c",
      "hf_grant_undo(locks, waiter);\n\t\thf_grant_end(locks, waiter, HF_LOCK_END_CANCELLED);", "return HF_LOCK_E_NOTHING;"),
-    ("UNLOCK leaves a grant that is on its way", f"{LOCK}/release.c", "\t\tend_grants(locks, place.holding, range);\n", ""),
+    ("UNLOCK leaves a grant that is on its way", f"{LOCK}/release.c", "\t\tend_grants(locks, found.holding, range);\n", ""),
     # Locks
     ("a split loses its right part", f"{LOCK}/replace.c",
      "if (!is_empty(rest.right))\n\t\tput(", "if (is_empty(rest.left) && !is_empty(rest.right))\n\t\tput("),

@@ -33,7 +33,7 @@ enum {
 struct attempt {
 	struct hf_locks *locks;
 	const struct hf_lock_request *request;
-	struct hf_place place;
+	struct hf_found found;
 	struct hf_aim aim;        /* the leaves of the file's sets that hold the range */
 	struct hf_spot own;       /* the owner's first lock that overlaps or touches the range */
 	struct hf_lock *holder;   /* a conflicting lock of another owner */
@@ -68,7 +68,7 @@ static void note_own_locks(struct attempt *try)
 		hf_spot_next(&spot); /* it only touches the range */
 	has_any = hf_spot_lock(&spot) && hf_spot_range(&spot).start <= request->range.end;
 	try->stays_exclusive = has_any && request->no_downgrade && request->mode == HF_LOCK_SHARED &&
-			       hf_holding_conflicts(try->place.holding, request->range, HF_LOCK_SHARED);
+			       hf_holding_conflicts(try->found.holding, request->range, HF_LOCK_SHARED);
 	if (request->before)
 		*request->before = (struct hf_lock_before){ .has_any = has_any,
 							    .stays_exclusive = try->stays_exclusive };
@@ -81,10 +81,10 @@ static void sort_queued_conflicts(struct attempt *try)
 {
 	const struct hf_lock_request *request = try->request;
 
-	hf_list_for_each(pos, &try->place.file->queue) {
+	hf_list_for_each(pos, &try->found.file->queue) {
 		struct hf_waiter *waiter = hf_list_entry(pos, struct hf_waiter, in_queue);
 
-		if (waiter->holding == try->place.holding ||
+		if (waiter->holding == try->found.holding ||
 		    !hf_modes_conflict((enum hf_lock_mode)waiter->mode, request->mode) ||
 		    !hf_range_overlaps(hf_waiter_range(waiter), request->range))
 			continue;
@@ -102,7 +102,7 @@ static void sort_queued_conflicts(struct attempt *try)
  * not have. It closes no cycle as long as it waits for nothing itself. */
 static bool comes_before_waiters(const struct attempt *try)
 {
-	const struct hf_owner *owner = try->place.owner;
+	const struct hf_owner *owner = try->found.owner;
 
 	return (try->request->reclaim || try->request->is_due) && !(owner && owner->n_waiters);
 }
@@ -110,20 +110,20 @@ static bool comes_before_waiters(const struct attempt *try)
 static void find_conflicts(struct attempt *try)
 {
 	const struct hf_lock_request *request = try->request;
-	struct hf_lock_file *file = try->place.file;
+	struct hf_lock_file *file = try->found.file;
 	struct hf_owner *marked;
 	struct hf_waiter *queued = NULL;
 
 	try->holder =
-		hf_lock_file_conflict_at(file, &try->aim, try->place.holding, request->range, request->mode);
+		hf_lock_file_conflict_at(file, &try->aim, try->found.holding, request->range, request->mode);
 	if (try->holder && !request->wait)
 		return;
 	if (file->n_waiters && !comes_before_waiters(try))
-		queued = hf_waiters_conflict(try->locks, file, try->place.holding, request->range,
+		queued = hf_waiters_conflict(try->locks, file, try->found.holding, request->range,
 					     request->mode, UINT64_MAX);
 	if (!try->holder && !queued)
 		return;
-	marked = hf_deadlock_walk(try->locks, try->place.owner,
+	marked = hf_deadlock_walk(try->locks, try->found.owner,
 				  hf_steps_left(try->locks, request->who.client, request->stamp));
 	try->is_unclear = hf_deadlock_is_unclear(try->locks);
 	if (try->is_unclear) {
@@ -152,7 +152,7 @@ static bool has_room_to_take(const struct attempt *try, int growth)
 {
 	const struct hf_lock_request *request = try->request;
 
-	return hf_room_for_locks(try->locks, try->place.file, &request->who, try->place.owner, growth,
+	return hf_room_for_locks(try->locks, try->found.file, &request->who, try->found.owner, growth,
 				 request->reclaim || request->is_due);
 }
 
@@ -165,23 +165,23 @@ static void reclaim_stronger(struct attempt *try, struct hf_range part, const st
 	struct hf_lock_attrs more = *attrs;
 
 	more.mode = lock->mode;
-	hf_holding_replace(try->locks, try->place.holding, part, &more);
+	hf_holding_replace(try->locks, try->found.holding, part, &more);
 }
 
 /* Takes the range except the parts that must stay exclusive. */
 static void take_unprotected(struct attempt *try, const struct hf_lock_attrs *attrs)
 {
 	struct hf_range range = try->request->range, part;
-	struct hf_range guarded = hf_grant_guarded(try->place.holding, range, NULL);
+	struct hf_range guarded = hf_grant_guarded(try->found.holding, range, NULL);
 
 	for (uint64_t pos = range.start; pos <= range.end; pos = part.end + 1) {
 		struct hf_lock *lock;
 
-		part = hf_holding_part(try->place.holding, pos, range.end, &lock);
+		part = hf_holding_part(try->found.holding, pos, range.end, &lock);
 		if (lock && lock->mode > attrs->mode && hf_grant_is_guarded(guarded, &part))
 			hf_grant_set_prior(try->locks, lock, part, attrs);
 		else if (!lock || lock->mode <= attrs->mode || !try->stays_exclusive)
-			hf_holding_replace(try->locks, try->place.holding, part, attrs);
+			hf_holding_replace(try->locks, try->found.holding, part, attrs);
 		else if (lock->flags & HF_LOCK_UNRECLAIMED)
 			reclaim_stronger(try, part, lock, attrs);
 	}
@@ -190,7 +190,7 @@ static void take_unprotected(struct attempt *try, const struct hf_lock_attrs *at
 /* May the range contain a part that must stay exclusive? */
 static bool has_protected(const struct attempt *try)
 {
-	const struct hf_holding *holding = try->place.holding;
+	const struct hf_holding *holding = try->found.holding;
 
 	return try->stays_exclusive ||
 	       (try->request->mode == HF_LOCK_SHARED && holding && !hf_list_is_empty(&holding->grants));
@@ -221,9 +221,9 @@ static int take_now(struct attempt *try)
 	bool has_protected_part = has_protected(try);
 
 	if (!has_room_to_take(try, growth))
-		return hf_room_refuse(locks, try->place.file, &request->who, HF_ROOM_TO_LOCK,
+		return hf_room_refuse(locks, try->found.file, &request->who, HF_ROOM_TO_LOCK,
 				      (uint64_t)growth);
-	r = hf_place_reserve(locks, &request->who, &try->place);
+	r = hf_target_reserve(locks, &request->who, &try->found);
 	if (!r)
 		r = hf_holding_reserve(locks, HF_REPLACE_RECORDS +
 						      (has_protected_part ? 2 * count_own(try) + 4 : 0));
@@ -232,15 +232,15 @@ static int take_now(struct attempt *try)
 	r = hf_outside_take(locks, &request->who, request->range, request->mode);
 	if (r)
 		return r;
-	hf_place_make(locks, &request->who, &try->place);
+	hf_target_make(locks, &request->who, &try->found);
 	if (has_protected_part)
 		take_unprotected(try, &attrs);
 	else
-		hf_holding_replace_at(locks, try->place.holding, try->own, &try->aim, request->range, &attrs);
+		hf_holding_replace_at(locks, try->found.holding, try->own, &try->aim, request->range, &attrs);
 	if (request->mode ==
 	    HF_LOCK_EXCLUSIVE) { /* a shared request leaves exclusive grants in flight as they are */
-		hf_grant_note_change(try->place.holding, request->range, HF_LOCK_EXCLUSIVE);
-		hf_grant_note_upgrade(try->place.holding, request->range);
+		hf_grant_note_change(try->found.holding, request->range, HF_LOCK_EXCLUSIVE);
+		hf_grant_note_upgrade(try->found.holding, request->range);
 	}
 	hf_serve_waiters(locks);
 	return HF_LOCK_OK;
@@ -254,7 +254,7 @@ static bool is_too_much_work(const struct attempt *try)
 {
 	const struct hf_lock_request *request = try->request;
 
-	return try->place.file && try->place.file->n_waiters > SHORT_QUEUE &&
+	return try->found.file && try->found.file->n_waiters > SHORT_QUEUE &&
 	       hf_steps_are_spent(try->locks, request->who.client, request->stamp);
 }
 
@@ -277,20 +277,20 @@ static int enqueue(struct attempt *try)
 		return HF_LOCK_E_DEADLOCK;
 	/* What a restart restores was within the limits, and waited for no owner that waited for it. */
 	if (!request->must_wait && (try->is_unclear || is_too_much_work(try)))
-		return hf_room_refuse(locks, try->place.file, &request->who, HF_ROOM_TO_SEARCH, 0);
-	if (!request->must_wait && !hf_room_to_wait(locks, try->place.file, &request->who, try->place.owner))
-		return hf_room_refuse(locks, try->place.file, &request->who, HF_ROOM_TO_WAIT, 1);
-	r = hf_place_reserve(locks, &request->who, &try->place);
+		return hf_room_refuse(locks, try->found.file, &request->who, HF_ROOM_TO_SEARCH, 0);
+	if (!request->must_wait && !hf_room_to_wait(locks, try->found.file, &request->who, try->found.owner))
+		return hf_room_refuse(locks, try->found.file, &request->who, HF_ROOM_TO_WAIT, 1);
+	r = hf_target_reserve(locks, &request->who, &try->found);
 	if (!r)
 		r = hf_pool_reserve(&locks->waiter_pool, 1);
 	if (r < 0)
 		return hf_trace(r);
-	hf_place_make(locks, &request->who, &try->place);
+	hf_target_make(locks, &request->who, &try->found);
 	waiter = hf_pool_take(&locks->waiter_pool);
 	*waiter = (struct hf_waiter){
 		.start = request->range.start,
 		.end = request->range.end,
-		.holding = try->place.holding,
+		.holding = try->found.holding,
 		.id = ++locks->last_waiter,
 		.offset = request->offset,
 		.len = request->len,
@@ -331,7 +331,7 @@ static bool refresh_part(const struct attempt *try, const struct hf_lock *lock, 
 /* The owner holds the whole range in the requested mode. Memory is reserved. */
 static void refresh(struct attempt *try)
 {
-	struct hf_holding *holding = try->place.holding;
+	struct hf_holding *holding = try->found.holding;
 	struct hf_range range = try->request->range, part;
 	struct hf_lock_attrs attrs;
 
@@ -342,7 +342,7 @@ static void refresh(struct attempt *try)
 		if (refresh_part(try, lock, &attrs))
 			hf_holding_replace(try->locks, holding, part, &attrs);
 	}
-	hf_oh_renew(try->locks, try->request->who.client, &try->place.owner->oh, try->request->who.oh);
+	hf_oh_renew(try->locks, try->request->who.client, &try->found.owner->oh, try->request->who.oh);
 }
 
 static int reserve_refresh(struct attempt *try)
@@ -371,7 +371,7 @@ static bool is_partly_unreclaimed(const struct attempt *try)
 static int answer_repetition(struct attempt *try, bool *is_answeredp)
 {
 	const struct hf_lock_request *request = try->request;
-	struct hf_holding *holding = try->place.holding;
+	struct hf_holding *holding = try->found.holding;
 	struct hf_waiter *grant = hf_grant_find(holding, request->range, request->mode);
 	int r;
 
@@ -424,14 +424,14 @@ static int answer_queued(struct attempt *try, struct hf_waiter *waiter, struct h
 	const struct hf_lock_request *request = try->request;
 	int r;
 
-	try->holder = hf_lock_file_conflict(try->place.file, waiter->holding, request->range, request->mode);
-	try->after = hf_waiters_conflict(try->locks, try->place.file, waiter->holding, request->range,
+	try->holder = hf_lock_file_conflict(try->found.file, waiter->holding, request->range, request->mode);
+	try->after = hf_waiters_conflict(try->locks, try->found.file, waiter->holding, request->range,
 					 request->mode, waiter->order);
 	show_conflict(try, conflictp);
 	r = hf_oh_reserve(try->locks, request->who.oh);
 	if (r < 0)
 		return hf_trace(r);
-	hf_oh_renew(try->locks, request->who.client, &try->place.owner->oh, request->who.oh);
+	hf_oh_renew(try->locks, request->who.client, &try->found.owner->oh, request->who.oh);
 	if (repeat_waiter(waiter, request))
 		hf_emit_queued(try->locks, waiter);
 	return HF_LOCK_E_QUEUED;
@@ -452,25 +452,25 @@ static int acquire(struct hf_locks *locks, const struct hf_lock_request *request
 	assert(!(request->wait && request->reclaim));
 	if (locks->is_grace && !request->reclaim)
 		return HF_LOCK_E_GRACE;
-	hf_place_find(locks, &request->who, &try.place);
+	hf_target_find(locks, &request->who, &try.found);
 	if (request->reclaim && request->backed_only &&
-	    !hf_reclaim_is_backed(try.place.holding, request->range, request->mode))
+	    !hf_reclaim_is_backed(try.found.holding, request->range, request->mode))
 		return HF_LOCK_E_NOT_BACKED;
-	if (try.place.holding)
-		hf_tree_expect(&try.place.holding->own);
-	if (try.place.file)
-		hf_lock_file_aim(try.place.file, try.place.holding, request->range, &try.aim);
-	try.own = hf_holding_around(try.place.holding, request->range);
+	if (try.found.holding)
+		hf_tree_expect(&try.found.holding->own);
+	if (try.found.file)
+		hf_lock_file_aim(try.found.file, try.found.holding, request->range, &try.aim);
+	try.own = hf_holding_around(try.found.holding, request->range);
 	note_own_locks(&try);
-	if (try.place.holding && !request->must_wait) {
+	if (try.found.holding && !request->must_wait) {
 		r = answer_repetition(&try, &is_answered);
 		if (r < 0 || is_answered)
 			return r;
-		waiter = hf_waiters_find(&try.place.holding->waiters, request->range, request->mode);
+		waiter = hf_waiters_find(&try.found.holding->waiters, request->range, request->mode);
 		if (waiter && request->wait)
 			return answer_queued(&try, waiter, conflictp);
 	}
-	if (try.place.file && !request->must_wait)
+	if (try.found.file && !request->must_wait)
 		find_conflicts(&try);
 	if (!try.holder && !try.after && !request->must_wait) {
 		r = take_now(&try);
@@ -496,14 +496,14 @@ int hf_lock_acquire(struct hf_locks *locks, const struct hf_lock_request *reques
 int hf_lock_test(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		 enum hf_lock_mode mode, struct hf_lock_view *conflictp)
 {
-	struct hf_place place;
+	struct hf_found found;
 	struct hf_lock *lock;
 
 	assert(is_valid_target(who) && is_valid_mode(mode) && hf_range_is_valid(range));
 	if (locks->is_grace)
 		return HF_LOCK_E_GRACE;
-	hf_place_find(locks, who, &place);
-	lock = place.file ? hf_lock_file_conflict(place.file, place.holding, range, mode) : NULL;
+	hf_target_find(locks, who, &found);
+	lock = found.file ? hf_lock_file_conflict(found.file, found.holding, range, mode) : NULL;
 	if (!lock)
 		return hf_outside_test(locks, who, range, mode, conflictp);
 	if (conflictp)

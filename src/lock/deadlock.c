@@ -60,7 +60,7 @@ static void mark(struct hf_locks *locks, struct hf_waiter *waiter, struct hf_own
 	*tailp = owner;
 }
 
-/* A lock of a holding (order 0: before the whole queue) or a waiter of it, at its place in the queue. */
+/* A lock of a holding (order 0: before the whole queue) or a waiter of it, at its position in the queue. */
 struct piece {
 	struct hf_holding *holding;
 	struct hf_range range;

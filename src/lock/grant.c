@@ -506,22 +506,22 @@ void hf_grant_end(struct hf_locks *locks, struct hf_waiter *grant, enum hf_lock_
 bool hf_lock_is_guarded(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
 {
 	struct hf_range guarded = { 1, 0 };
-	struct hf_place place;
+	struct hf_found found;
 
-	hf_place_find(locks, who, &place);
-	if (place.holding)
-		guarded = hf_grant_guarded(place.holding, range, NULL);
+	hf_target_find(locks, who, &found);
+	if (found.holding)
+		guarded = hf_grant_guarded(found.holding, range, NULL);
 	return guarded.start <= guarded.end;
 }
 
 bool hf_lock_has_grant(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
 {
-	struct hf_place place;
+	struct hf_found found;
 
-	hf_place_find(locks, who, &place);
-	if (!place.holding)
+	hf_target_find(locks, who, &found);
+	if (!found.holding)
 		return false;
-	hf_list_for_each(pos, &place.holding->grants)
+	hf_list_for_each(pos, &found.holding->grants)
 		if (hf_range_overlaps(hf_waiter_range(hf_list_entry(pos, struct hf_waiter, in_holding)),
 				      range))
 			return true;

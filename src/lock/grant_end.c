@@ -72,17 +72,17 @@ int hf_grant_assume(struct hf_locks *locks, struct hf_holding *holding, bool all
 
 static int assume_of(struct hf_locks *locks, const struct hf_lock_target *who, bool all)
 {
-	struct hf_place place;
+	struct hf_found found;
 	int r;
 
 	assert(!locks->in_event);
 	if (HF_LIKELY(!locks->n.grants))
 		return HF_LOCK_OK;
-	hf_place_find(locks, who, &place);
-	if (!place.holding)
+	hf_target_find(locks, who, &found);
+	if (!found.holding)
 		return HF_LOCK_OK;
-	r = hf_grant_assume(locks, place.holding, all);
-	hf_holding_free_if_empty(locks, place.holding);
+	r = hf_grant_assume(locks, found.holding, all);
+	hf_holding_free_if_empty(locks, found.holding);
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, who->client);
 	return r < 0 ? hf_trace(r) : HF_LOCK_OK;

@@ -460,9 +460,9 @@ void hf_holding_remove(struct hf_locks *locks, struct hf_lock *lock, enum hf_loc
 /* Turns a lock into a ghost: it stays in the table, but not in lists and counts. */
 void hf_holding_hide(struct hf_locks *locks, struct hf_lock *lock);
 
-/* place.c: where are the records of a target? Those that do not exist are NULL. */
+/* target.c: which records does a target have? Those that do not exist are NULL. */
 
-struct hf_place {
+struct hf_found {
 	uint64_t file_hash;
 	uint64_t owner_hash;
 	struct hf_lock_file *file;
@@ -470,11 +470,11 @@ struct hf_place {
 	struct hf_holding *holding;
 };
 void hf_recent_init(struct hf_recent *recent);
-void hf_place_find(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *placep);
-/* Reserves memory for hf_place_make(), which cannot fail then. */
-int hf_place_reserve(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place);
+void hf_target_find(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_found *foundp);
+/* Reserves memory for hf_target_make(), which cannot fail then. */
+int hf_target_reserve(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_found *found);
 /* Creates the missing records and notes the oh. */
-void hf_place_make(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place);
+void hf_target_make(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_found *found);
 
 /* replace.c: a request replaces what its owner holds. */
 

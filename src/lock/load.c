@@ -65,7 +65,7 @@ static void flush_aside(struct hf_lock_load *load)
 			flush_mode(load, i);
 }
 
-/* PLACE */
+/* MEMO */
 
 static bool is_same_file(const struct hf_lock_load *load, struct hf_bytes handle)
 {
@@ -91,15 +91,15 @@ static struct hf_holding *find_memo(struct hf_lock_load *load, const struct hf_l
 }
 
 static void note_memo(struct hf_lock_load *load, const struct hf_lock_target *who,
-		      const struct hf_place *place)
+		      const struct hf_found *found)
 {
-	load->file = place->file;
+	load->file = found->file;
 	*memo_of(load, who) = (struct memo){
-		.file = place->file,
+		.file = found->file,
 		.client = who->client,
 		.owner_id = who->owner_id,
 		.owner_kind = who->owner_kind,
-		.holding = place->holding,
+		.holding = found->holding,
 	};
 }
 
@@ -115,18 +115,18 @@ static void enter_file(struct hf_lock_load *load, struct hf_lock_file *file)
 
 /* LOCK */
 
-static bool is_in_the_way(struct hf_locks *locks, const struct hf_place *place, struct hf_range range,
+static bool is_in_the_way(struct hf_locks *locks, const struct hf_found *found, struct hf_range range,
 			  enum hf_lock_mode mode)
 {
 	struct hf_spot own;
 
 	/* Waiters too: a restored lock must not make a waiter wait for another owner. */
-	if (hf_lock_file_conflict(place->file, place->holding, range, mode) ||
-	    hf_waiters_conflict(locks, place->file, place->holding, range, mode, UINT64_MAX))
+	if (hf_lock_file_conflict(found->file, found->holding, range, mode) ||
+	    hf_waiters_conflict(locks, found->file, found->holding, range, mode, UINT64_MAX))
 		return true;
-	if (!place->holding)
+	if (!found->holding)
 		return false;
-	own = hf_holding_from(place->holding, range.start);
+	own = hf_holding_from(found->holding, range.start);
 	return hf_spot_lock(&own) && hf_spot_range(&own).start <= range.end;
 }
 
@@ -167,7 +167,7 @@ int hf_lock_load_add(struct hf_lock_load *load, const struct hf_lock_view *lock)
 		.flags = HF_LOCK_UNRECLAIMED,
 	};
 	struct hf_holding *known = find_memo(load, &lock->who);
-	struct hf_place place = { .file = load->file, .holding = known };
+	struct hf_found found = { .file = load->file, .holding = known };
 	bool is_behind;
 	int r;
 
@@ -175,28 +175,28 @@ int hf_lock_load_add(struct hf_lock_load *load, const struct hf_lock_view *lock)
 	if (lock->flags & HF_LOCK_VOLATILE)
 		return HF_LOCK_OK;
 	if (!known) {
-		hf_place_find(load->locks, &lock->who, &place);
-		enter_file(load, place.file);
+		hf_target_find(load->locks, &lock->who, &found);
+		enter_file(load, found.file);
 	}
-	is_behind = !place.file || lock->range.start > load->reach;
+	is_behind = !found.file || lock->range.start > load->reach;
 	if (!is_behind) {
 		flush_aside(load);
-		if (is_in_the_way(load->locks, &place, lock->range, lock->mode))
+		if (is_in_the_way(load->locks, &found, lock->range, lock->mode))
 			return HF_LOCK_E_CONFLICT;
 	}
 	r = reserve(load);
 	if (r == 0)
 		r = known ? hf_oh_reserve(load->locks, lock->who.oh)
-			  : hf_place_reserve(load->locks, &lock->who, &place);
+			  : hf_target_reserve(load->locks, &lock->who, &found);
 	if (r < 0)
 		return hf_trace(r);
 	if (known) {
 		hf_oh_set(load->locks, lock->who.client, &known->owner->oh, lock->who.oh);
 	} else {
-		hf_place_make(load->locks, &lock->who, &place);
-		note_memo(load, &lock->who, &place);
+		hf_target_make(load->locks, &lock->who, &found);
+		note_memo(load, &lock->who, &found);
 	}
-	put(load, place.holding, lock->range, &attrs, is_behind)->tag = lock->tag;
+	put(load, found.holding, lock->range, &attrs, is_behind)->tag = lock->tag;
 	load->reach = HF_MAX(load->reach, lock->range.end);
 	load->n_reserved--;
 	load->n_restored++;

@@ -31,7 +31,7 @@
  *	deadlock.c   which owners wait, directly or through others, for an owner?
  *	-------------------------------------------------------- records
  *	replace.c    merge and split: a request replaces what its owner holds
- *	place.c      where are the records of a target?
+ *	target.c     which records does a target have?
  *	holding.c    what does one owner have in one file?
  *	waiters.c    the queue of a file
  *	file.c       the record of a file
@@ -42,7 +42,7 @@
  *	steps.c      how many steps of searches may one address cause?
  *	tree_check.c  does every invariant of a set hold? (for tests)
  *	tree_build.c  a set from locks that are in order
- *	tree.c       sets of locks by place: which lock overlaps this range, in O(log n)
+ *	tree.c       sets of locks by range: which lock overlaps this range, in O(log n)
  *	tree_node.c  insertion and erasure in a large set
  *	tree_sum.c   what does an inner node know of its children?
  *	record.h     the record of a lock
@@ -50,7 +50,7 @@
  *
  * A file calls only files below it in this list.
  *
- * A LOCK request: acquire.c finds its place, conflicts in file.c and waiters.c, cycles
+ * A LOCK request: acquire.c finds the records of its target, conflicts in file.c and waiters.c, cycles
  * in deadlock.c; then replace.c takes the range, or waiters.c queues the request. An
  * UNLOCK: release.c gives the range to replace.c; serve.c grants waiters by grant.c,
  * which uses replace.c again. internal.h has the records and lists the functions of

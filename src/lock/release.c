@@ -36,40 +36,40 @@ static void end_grants(struct hf_locks *locks, struct hf_holding *holding, struc
 
 /* Would the unlock split one lock in two beyond the limit? Without a limit, one lock and a million unlocks
  * would make a million locks. */
-static bool splits_too_many(const struct hf_locks *locks, const struct hf_place *place,
+static bool splits_too_many(const struct hf_locks *locks, const struct hf_found *found,
 			    const struct hf_spot *own, struct hf_range range)
 {
 	return hf_spot_lock(own) && hf_spot_range(own).start < range.start &&
 	       hf_spot_range(own).end > range.end &&
-	       !hf_room_to_split(locks, place->file, place->owner->client);
+	       !hf_room_to_split(locks, found->file, found->owner->client);
 }
 
 static int release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		   bool ends_waits)
 {
-	struct hf_place place;
+	struct hf_found found;
 	struct hf_aim aim;
 	struct hf_spot own;
 	int r = 0;
 
 	assert(!locks->in_event && hf_range_is_valid(range));
-	hf_place_find(locks, who, &place);
-	if (place.holding) {
-		hf_tree_expect(&place.holding->own);
-		hf_lock_file_aim(place.file, NULL, range, &aim);
-		own = hf_holding_from(place.holding, range.start);
+	hf_target_find(locks, who, &found);
+	if (found.holding) {
+		hf_tree_expect(&found.holding->own);
+		hf_lock_file_aim(found.file, NULL, range, &aim);
+		own = hf_holding_from(found.holding, range.start);
 		if (!hf_holding_is_whole(&own, range)) {
-			if (splits_too_many(locks, &place, &own, range))
-				return hf_room_refuse(locks, place.file, who, HF_ROOM_TO_LOCK, 1);
+			if (splits_too_many(locks, &found, &own, range))
+				return hf_room_refuse(locks, found.file, who, HF_ROOM_TO_LOCK, 1);
 			r = hf_holding_reserve(locks, HF_REPLACE_RECORDS);
 		}
 		if (r < 0)
 			return hf_trace(r);
-		hf_holding_replace_at(locks, place.holding, own, &aim, range, NULL);
-		end_grants(locks, place.holding, range);
+		hf_holding_replace_at(locks, found.holding, own, &aim, range, NULL);
+		end_grants(locks, found.holding, range);
 		if (ends_waits)
-			end_waiters(locks, place.holding, range);
-		hf_holding_free_if_empty(locks, place.holding);
+			end_waiters(locks, found.holding, range);
+		hf_holding_free_if_empty(locks, found.holding);
 	}
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, who->client);
@@ -106,24 +106,24 @@ static int reserve_to_assume(struct hf_locks *locks, const struct hf_holding *ho
  */
 int hf_lock_revoke(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
 {
-	struct hf_place place;
+	struct hf_found found;
 	struct hf_spot own;
 	int r;
 
 	assert(!locks->in_event && hf_range_is_valid(range));
-	hf_place_find(locks, who, &place);
-	if (!place.holding)
+	hf_target_find(locks, who, &found);
+	if (!found.holding)
 		return HF_LOCK_E_NOTHING;
-	own = hf_holding_from(place.holding, range.start);
+	own = hf_holding_from(found.holding, range.start);
 	if (!hf_holding_is_whole(&own, range))
 		return HF_LOCK_E_NOTHING;
-	r = reserve_to_assume(locks, place.holding, range);
+	r = reserve_to_assume(locks, found.holding, range);
 	if (r < 0)
 		return hf_trace(r);
 	hf_holding_remove(locks, hf_spot_lock(&own), HF_LOCK_CAUSE_ORDER);
-	end_grants(locks, place.holding, range);
-	hf_grant_assume(locks, place.holding, false);
-	hf_holding_free_if_empty(locks, place.holding);
+	end_grants(locks, found.holding, range);
+	hf_grant_assume(locks, found.holding, false);
+	hf_holding_free_if_empty(locks, found.holding);
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, who->client);
 	return HF_LOCK_OK;
@@ -142,20 +142,20 @@ static bool cancel_waiter(struct hf_locks *locks, struct hf_holding *holding, st
 int hf_lock_leave_queue(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 			enum hf_lock_mode mode)
 {
-	struct hf_place place;
+	struct hf_found found;
 	struct hf_waiter *grant;
 
 	assert(!locks->in_event && hf_range_is_valid(range));
-	hf_place_find(locks, who, &place);
-	if (!place.holding)
+	hf_target_find(locks, who, &found);
+	if (!found.holding)
 		return HF_LOCK_E_NOTHING;
-	if (!cancel_waiter(locks, place.holding, range, mode)) {
-		grant = hf_grant_find(place.holding, range, mode);
+	if (!cancel_waiter(locks, found.holding, range, mode)) {
+		grant = hf_grant_find(found.holding, range, mode);
 		if (grant)
 			grant->is_left = true;
 		return HF_LOCK_E_NOTHING;
 	}
-	hf_holding_free_if_empty(locks, place.holding);
+	hf_holding_free_if_empty(locks, found.holding);
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, who->client);
 	return HF_LOCK_OK;
@@ -247,22 +247,22 @@ static bool may_be_a_repetition(const struct hf_holding *holding, struct hf_rang
 int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
 		   enum hf_lock_mode mode)
 {
-	struct hf_place place;
+	struct hf_found found;
 	struct hf_waiter *waiter;
 
 	assert(!locks->in_event && hf_range_is_valid(range));
-	hf_place_find(locks, who, &place);
-	if (!place.holding)
+	hf_target_find(locks, who, &found);
+	if (!found.holding)
 		return HF_LOCK_E_NOTHING;
-	if (!cancel_waiter(locks, place.holding, range, mode)) {
-		waiter = hf_grant_find(place.holding, range, mode);
+	if (!cancel_waiter(locks, found.holding, range, mode)) {
+		waiter = hf_grant_find(found.holding, range, mode);
 		if (!waiter)
-			return may_be_a_repetition(place.holding, range, mode) ? HF_LOCK_E_LOCKED
+			return may_be_a_repetition(found.holding, range, mode) ? HF_LOCK_E_LOCKED
 									       : HF_LOCK_E_NOTHING;
 		hf_grant_undo(locks, waiter);
 		hf_grant_end(locks, waiter, HF_LOCK_END_CANCELLED);
 	}
-	hf_holding_free_if_empty(locks, place.holding);
+	hf_holding_free_if_empty(locks, found.holding);
 	hf_serve_waiters(locks);
 	hf_steps_charge(locks, who->client);
 	return HF_LOCK_OK;

@@ -107,7 +107,7 @@ static bool conflicts_with_others(const struct hf_lock_file *file, const struct 
 	return false;
 }
 
-/* Is @reservation before the place (@client, @seq) in locks->reservation_order? */
+/* Is @reservation before the position (@client, @seq) in locks->reservation_order? */
 static bool is_before(const struct hf_lock_reservation *reservation, uint64_t client, uint64_t seq)
 {
 	return reservation->client->id < client ||
@@ -539,7 +539,7 @@ void hf_reservations_purge(const struct hf_purge *purge, struct hf_lock_client *
 
 /* WALK */
 
-/* The first record at the place (@client, @seq) or behind it. */
+/* The first record at the position (@client, @seq) or behind it. */
 static struct hf_lock_reservation *first_from(const struct hf_locks *locks, uint64_t client, uint64_t seq)
 {
 	struct hf_rb_node *node = locks->reservation_order.root, *found = NULL;

@@ -31,7 +31,7 @@ static struct hf_tree_sum sum_of_lock(const struct hf_lock *lock, bool of_one)
 {
 	return (struct hf_tree_sum){
 		.start = lock->start,
-		.id = of_one ? 0 : lock->id, /* no two begin at the same place */
+		.id = of_one ? 0 : lock->id, /* no two begin at the same byte */
 		.max_end = lock->end + 1,
 		.max_holder = of_one ? NULL : lock->holding,
 		.other_end = of_one ? exclusive_end(lock) : 0,

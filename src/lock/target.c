@@ -1,5 +1,5 @@
 /*
- * Where are the records of a target: its file, its owner, and the owner's holding?
+ * Which records does a target have: its file, its owner, and the owner's holding?
  *
  * The engine remembers the records of the last call. The next call is often about
  * the same file or the same owner, and to compare costs less than to hash.
@@ -45,7 +45,7 @@ static void aim_at_owner(const struct hf_locks *locks, const struct hf_lock_targ
 	__builtin_prefetch(*hf_hashtable_chain(&locks->owners, recent->owner_hash));
 }
 
-void hf_place_find(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *placep)
+void hf_target_find(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_found *foundp)
 {
 	struct hf_recent *recent = locks->recent;
 	struct hf_holding *holding;
@@ -60,7 +60,7 @@ void hf_place_find(const struct hf_locks *locks, const struct hf_lock_target *wh
 		holding = NULL;
 	else if (!holding || holding->file != recent->file || holding->owner != recent->owner)
 		holding = recent->holding = hf_holding_find(recent->owner, recent->file);
-	*placep = (struct hf_place){
+	*foundp = (struct hf_found){
 		.file_hash = recent->file_hash,
 		.owner_hash = recent->owner_hash,
 		.file = recent->file,
@@ -69,76 +69,76 @@ void hf_place_find(const struct hf_locks *locks, const struct hf_lock_target *wh
 	};
 }
 
-int hf_place_reserve(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place)
+int hf_target_reserve(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_found *found)
 {
 	int r = hf_oh_reserve(locks, who->oh);
 
-	if (!r && !place->file)
+	if (!r && !found->file)
 		r = hf_pool_reserve(&locks->file_pool, 1);
-	if (!r && !place->owner)
+	if (!r && !found->owner)
 		r = hf_pool_reserve(&locks->owner_pool, 1);
-	if (!r && !place->holding)
+	if (!r && !found->holding)
 		r = hf_pool_reserve(&locks->holding_pool, 1);
 	return r;
 }
 
-void hf_place_make(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_place *place)
+void hf_target_make(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_found *found)
 {
-	if (!place->file)
-		place->file = hf_lock_file_make(locks, place->file_hash, who->handle);
-	if (place->owner) {
-		hf_oh_renew(locks, who->client, &place->owner->oh, who->oh);
+	if (!found->file)
+		found->file = hf_lock_file_make(locks, found->file_hash, who->handle);
+	if (found->owner) {
+		hf_oh_renew(locks, who->client, &found->owner->oh, who->oh);
 	} else {
-		place->owner = hf_owner_make(locks, place->owner_hash, who);
-		hf_oh_set(locks, who->client, &place->owner->oh, who->oh);
+		found->owner = hf_owner_make(locks, found->owner_hash, who);
+		hf_oh_set(locks, who->client, &found->owner->oh, who->oh);
 	}
-	if (!place->holding)
-		place->holding = hf_holding_make(locks, place->owner, place->file, who->export);
-	locks->recent->file = place->file; /* hf_place_find() has set the keys of @recent */
-	locks->recent->owner = place->owner;
-	locks->recent->holding = place->holding;
+	if (!found->holding)
+		found->holding = hf_holding_make(locks, found->owner, found->file, who->export);
+	locks->recent->file = found->file; /* hf_target_find() has set the keys of @recent */
+	locks->recent->owner = found->owner;
+	locks->recent->holding = found->holding;
 }
 
 /* PUBLIC */
 
 bool hf_lock_is_involved(const struct hf_locks *locks, const struct hf_lock_target *who)
 {
-	struct hf_place place;
+	struct hf_found found;
 
-	hf_place_find(locks, who, &place);
-	return place.holding != NULL;
+	hf_target_find(locks, who, &found);
+	return found.holding != NULL;
 }
 
 bool hf_lock_touches(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
 {
-	struct hf_place place;
+	struct hf_found found;
 
-	hf_place_find(locks, who, &place);
-	if (!place.holding)
+	hf_target_find(locks, who, &found);
+	if (!found.holding)
 		return false;
-	hf_list_for_each(pos, &place.holding->waiters)
+	hf_list_for_each(pos, &found.holding->waiters)
 		if (hf_range_overlaps(hf_waiter_range(hf_list_entry(pos, struct hf_waiter, in_holding)),
 				      range))
 			return true;
-	return hf_holding_conflicts(place.holding, range, HF_LOCK_EXCLUSIVE);
+	return hf_holding_conflicts(found.holding, range, HF_LOCK_EXCLUSIVE);
 }
 
 bool hf_lock_has_shared(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
 {
-	struct hf_place place;
+	struct hf_found found;
 
-	hf_place_find(locks, who, &place);
-	return place.holding &&
-	       hf_holding_covers(hf_holding_around(place.holding, range), range, HF_LOCK_SHARED);
+	hf_target_find(locks, who, &found);
+	return found.holding &&
+	       hf_holding_covers(hf_holding_around(found.holding, range), range, HF_LOCK_SHARED);
 }
 
 bool hf_lock_find_oh(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_bytes *ohp)
 {
-	struct hf_place place;
+	struct hf_found found;
 
-	hf_place_find(locks, who, &place);
-	if (!place.holding)
+	hf_target_find(locks, who, &found);
+	if (!found.holding)
 		return false;
-	*ohp = hf_oh_bytes(&place.owner->oh);
+	*ohp = hf_oh_bytes(&found.owner->oh);
 	return true;
 }
