@@ -377,7 +377,7 @@ static int answer_repetition(struct attempt *try, bool *is_answeredp)
 
 	if (grant && !hf_grant_is_whole(grant))
 		grant = NULL;
-	*is_answeredp = grant || hf_holding_covers(try->own, request->range, request->mode);
+	*is_answeredp = grant || hf_holding_has_all(try->own, request->range, request->mode);
 	if (!*is_answeredp)
 		return HF_LOCK_OK;
 	r = reserve_refresh(try);

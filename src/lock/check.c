@@ -139,7 +139,7 @@ static const char *check_piece(const struct hf_lock *lock)
 }
 
 /* Does the owner hold the granted range in the granted mode or a stronger one? An exclusive grant in flight
- * may cover a shared one. */
+ * may lie over a shared one. */
 static bool is_still_locked(const struct hf_waiter *grant)
 {
 	struct hf_spot spot = hf_holding_from(grant->holding, grant->start);

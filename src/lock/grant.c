@@ -185,7 +185,7 @@ static void insert_by_id(struct hf_locks *locks, struct hf_waiter *grant)
  * owner must not have less than before. It has more, until it unlocks: the whole
  * range as shared if it had no exclusive lock there, otherwise the granted lock.
  */
-static bool covers_many(const struct hf_waiter *waiter)
+static bool is_over_many_locks(const struct hf_waiter *waiter)
 {
 	struct hf_spot spot = hf_holding_from(waiter->holding, waiter->start);
 	unsigned int n = 0;
@@ -256,7 +256,7 @@ int hf_grant_waiter(struct hf_locks *locks, struct hf_waiter *waiter)
 	struct hf_holding *holding = waiter->holding;
 	struct hf_spot spot = hf_holding_from(holding, waiter->start);
 	struct hf_range guarded = hf_grant_guarded(holding, hf_waiter_range(waiter), waiter);
-	bool is_over_many = covers_many(waiter);
+	bool is_over_many = is_over_many_locks(waiter);
 	struct hf_lock_target who;
 	size_t n = 0;
 	int r;
@@ -293,14 +293,14 @@ struct hf_waiter *hf_grant_find(const struct hf_holding *holding, struct hf_rang
 
 bool hf_grant_is_whole(const struct hf_waiter *grant)
 {
-	struct hf_cover cover = { .spot = hf_holding_from(grant->holding, grant->start),
-				  .pos = grant->start };
+	struct hf_stretch stretch = { .spot = hf_holding_from(grant->holding, grant->start),
+				      .pos = grant->start };
 	struct hf_lock *lock;
 
-	while (cover.pos <= grant->end && (lock = hf_cover_lock(&cover)) &&
+	while (stretch.pos <= grant->end && (lock = hf_stretch_lock(&stretch)) &&
 	       (lock->mode == grant->mode || is_piece(lock, grant)))
-		hf_cover_next(&cover);
-	return cover.pos > grant->end;
+		hf_stretch_next(&stretch);
+	return stretch.pos > grant->end;
 }
 
 struct hf_waiter *hf_grant_by_id(const struct hf_locks *locks, uint64_t id)

@@ -157,14 +157,14 @@ struct hf_range hf_holding_part(const struct hf_holding *holding, uint64_t pos, 
 	return (struct hf_range){ pos, end };
 }
 
-bool hf_holding_covers(struct hf_spot from, struct hf_range range, enum hf_lock_mode mode)
+bool hf_holding_has_all(struct hf_spot from, struct hf_range range, enum hf_lock_mode mode)
 {
-	struct hf_cover cover = { .spot = from, .pos = range.start };
+	struct hf_stretch stretch = { .spot = from, .pos = range.start };
 	struct hf_lock *lock;
 
-	while (cover.pos <= range.end && (lock = hf_cover_lock(&cover)) && lock->mode == mode)
-		hf_cover_next(&cover);
-	return cover.pos > range.end;
+	while (stretch.pos <= range.end && (lock = hf_stretch_lock(&stretch)) && lock->mode == mode)
+		hf_stretch_next(&stretch);
+	return stretch.pos > range.end;
 }
 
 bool hf_holding_conflicts(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode)

@@ -401,33 +401,33 @@ static inline bool hf_holding_is_whole(const struct hf_spot *spot, struct hf_ran
 	return spot->at < spot->n && hf_range_equal(hf_spot_range(spot), range);
 }
 /*
- * The way of a caller that follows the owner's locks from a position on until the first gap. It begins with
- * hf_holding_from() or hf_holding_around(), and ends where hf_cover_lock() is NULL, or where the caller has
- * seen enough: @pos is the first byte that is not covered.
+ * A caller follows the owner's locks from a position to the first gap. It begins with hf_holding_from() or
+ * hf_holding_around(), and ends where hf_stretch_lock() is NULL, or where it has seen enough. @pos is the
+ * first byte behind the locks that it has passed.
  */
-struct hf_cover {
+struct hf_stretch {
 	struct hf_spot spot;
 	uint64_t pos;
 };
-static inline struct hf_lock *hf_cover_lock(struct hf_cover *cover)
+static inline struct hf_lock *hf_stretch_lock(struct hf_stretch *stretch)
 {
-	if (hf_spot_lock(&cover->spot) && hf_spot_range(&cover->spot).end < cover->pos)
-		hf_spot_next(&cover->spot); /* it only touches */
-	return hf_spot_lock(&cover->spot) && hf_spot_range(&cover->spot).start <= cover->pos
-		       ? hf_spot_lock(&cover->spot)
+	if (hf_spot_lock(&stretch->spot) && hf_spot_range(&stretch->spot).end < stretch->pos)
+		hf_spot_next(&stretch->spot); /* it only touches */
+	return hf_spot_lock(&stretch->spot) && hf_spot_range(&stretch->spot).start <= stretch->pos
+		       ? hf_spot_lock(&stretch->spot)
 		       : NULL;
 }
-static inline void hf_cover_next(struct hf_cover *cover)
+static inline void hf_stretch_next(struct hf_stretch *stretch)
 {
-	cover->pos = hf_spot_range(&cover->spot).end + 1;
-	hf_spot_next(&cover->spot);
+	stretch->pos = hf_spot_range(&stretch->spot).end + 1;
+	hf_spot_next(&stretch->spot);
 }
 /* The part of [@pos, @end] that begins at @pos: within the lock *@lockp, or a gap, and *@lockp is NULL. */
 struct hf_range hf_holding_part(const struct hf_holding *holding, uint64_t pos, uint64_t end,
 				struct hf_lock **lockp);
 /* Is the whole range held in exactly this mode? @from: hf_holding_from() of its start, or
  * hf_holding_around(). */
-bool hf_holding_covers(struct hf_spot from, struct hf_range range, enum hf_lock_mode mode);
+bool hf_holding_has_all(struct hf_spot from, struct hf_range range, enum hf_lock_mode mode);
 /* Does a lock of @holding conflict with a foreign request? */
 bool hf_holding_conflicts(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode);
 void hf_attrs_of(const struct hf_lock *lock, struct hf_lock_attrs *attrsp);

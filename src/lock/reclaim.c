@@ -16,16 +16,16 @@
 
 bool hf_reclaim_is_backed(const struct hf_holding *holding, struct hf_range range, enum hf_lock_mode mode)
 {
-	struct hf_cover cover = { .pos = range.start };
+	struct hf_stretch stretch = { .pos = range.start };
 	struct hf_lock *lock;
 
 	if (!holding)
 		return false;
-	cover.spot = hf_holding_from(holding, range.start);
+	stretch.spot = hf_holding_from(holding, range.start);
 	/* An exclusive lock backs a shared reclaim: no other owner can have held the range. */
-	while (cover.pos <= range.end && (lock = hf_cover_lock(&cover)) && lock->mode >= mode)
-		hf_cover_next(&cover);
-	return cover.pos > range.end;
+	while (stretch.pos <= range.end && (lock = hf_stretch_lock(&stretch)) && lock->mode >= mode)
+		hf_stretch_next(&stretch);
+	return stretch.pos > range.end;
 }
 
 void hf_lock_show_ghosts(const struct hf_locks *locks,

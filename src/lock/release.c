@@ -234,14 +234,14 @@ size_t hf_lock_sift_waiters(struct hf_locks *locks,
 static bool may_be_a_repetition(const struct hf_holding *holding, struct hf_range range,
 				enum hf_lock_mode mode)
 {
-	struct hf_cover cover = { .spot = hf_holding_from(holding, range.start), .pos = range.start };
+	struct hf_stretch stretch = { .spot = hf_holding_from(holding, range.start), .pos = range.start };
 	struct hf_lock *lock;
 	bool has_mode = false;
 
-	for (; cover.pos <= range.end && (lock = hf_cover_lock(&cover)) && lock->mode >= mode;
-	     hf_cover_next(&cover))
+	for (; stretch.pos <= range.end && (lock = hf_stretch_lock(&stretch)) && lock->mode >= mode;
+	     hf_stretch_next(&stretch))
 		has_mode |= lock->mode == mode;
-	return has_mode && cover.pos > range.end;
+	return has_mode && stretch.pos > range.end;
 }
 
 int hf_lock_cancel(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,

@@ -129,7 +129,7 @@ bool hf_lock_has_shared(const struct hf_locks *locks, const struct hf_lock_targe
 
 	hf_target_find(locks, who, &found);
 	return found.holding &&
-	       hf_holding_covers(hf_holding_around(found.holding, range), range, HF_LOCK_SHARED);
+	       hf_holding_has_all(hf_holding_around(found.holding, range), range, HF_LOCK_SHARED);
 }
 
 bool hf_lock_find_oh(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_bytes *ohp)

@@ -237,8 +237,7 @@ void hf_late_reclaim_granted(struct hf_recovery *recovery, const struct hf_lock_
 }
 
 /* The first byte from @pos on that none of this owner's records has in the wanted mode or a stronger one. */
-static uint64_t covered_until(const struct late_file *file, const struct item *wanted, uint64_t pos,
-			      bool *movedp)
+static uint64_t had_until(const struct late_file *file, const struct item *wanted, uint64_t pos, bool *movedp)
 {
 	*movedp = false;
 	hf_list_for_each(link, &file->records) {
@@ -313,7 +312,7 @@ bool hf_late_reclaim_allows(struct hf_recovery *recovery, const struct hf_lock_r
 	bool moved = file != NULL;
 
 	while (moved && pos <= request->range.end)
-		pos = covered_until(file, &wanted, pos, &moved);
+		pos = had_until(file, &wanted, pos, &moved);
 	return moved;
 }
 
