@@ -88,17 +88,17 @@ struct hf_late_reclaims {
 };
 
 /* notifier.c */
-enum hf_notice_place {
+enum hf_notice_stage {
 	HF_NOTICE_QUEUE, /* to be begun */
 	HF_NOTICE_YOUNG, /* begun a short time ago: notify_parallel bounds these */
 	HF_NOTICE_OLD,   /* begun, and without an answer for a while: it costs memory only */
 	HF_NOTICE_RESTS, /* failed, to be tried again */
-	HF_N_NOTICE_PLACES,
+	HF_N_NOTICE_STAGES,
 };
 
 struct hf_notifier {
-	struct hf_list notices[HF_N_NOTICE_PLACES];
-	size_t n[HF_N_NOTICE_PLACES];
+	struct hf_list notices[HF_N_NOTICE_STAGES];
+	size_t n[HF_N_NOTICE_STAGES];
 	struct hf_timer age_timer;
 	struct hf_task pump_task;
 	size_t n_wave_left, n_wave_told, n_wave_failed;

@@ -11,7 +11,7 @@
  *
  * A young notice was given to the teller a moment ago. notify_parallel bounds the
  * young ones, and so what is sent at once. A client that has not answered after that
- * moment is most likely unreachable: its notice becomes old, and takes no place any
+ * moment is most likely unreachable: its notice becomes old, and is not counted any
  * more. So 2,000 unreachable clients delay no other; they cost memory only.
  *
  * A client that could not be told in time and has locks is marked crashed: its
@@ -43,7 +43,7 @@ struct hf_notice {
 	struct hf_recovery *recovery;
 	struct hf_client *client; /* a reference; NULL: given up while the teller still has it */
 	struct hf_link link;
-	enum hf_notice_place place;
+	enum hf_notice_stage stage;
 	struct hf_timer timer; /* resting */
 	uint64_t began;        /* this try */
 	uint64_t give_up;      /* no try after this */
@@ -54,30 +54,30 @@ struct hf_notice {
 	bool has_failed;
 };
 
-/* Places */
+/* Stages */
 
 static void take_out(struct hf_notice *notice)
 {
 	hf_link_remove(&notice->link);
-	notice->recovery->notifier.n[notice->place]--;
+	notice->recovery->notifier.n[notice->stage]--;
 }
 
-static void put_in(struct hf_notice *notice, enum hf_notice_place place)
+static void put_in(struct hf_notice *notice, enum hf_notice_stage stage)
 {
-	notice->place = place;
-	hf_list_push_back(&notice->recovery->notifier.notices[place], &notice->link);
-	notice->recovery->notifier.n[place]++;
+	notice->stage = stage;
+	hf_list_push_back(&notice->recovery->notifier.notices[stage], &notice->link);
+	notice->recovery->notifier.n[stage]++;
 }
 
-static void move(struct hf_notice *notice, enum hf_notice_place place)
+static void move(struct hf_notice *notice, enum hf_notice_stage stage)
 {
 	take_out(notice);
-	put_in(notice, place);
+	put_in(notice, stage);
 }
 
 static bool is_with_teller(const struct hf_notice *notice)
 {
-	return notice->place == HF_NOTICE_YOUNG || notice->place == HF_NOTICE_OLD;
+	return notice->stage == HF_NOTICE_YOUNG || notice->stage == HF_NOTICE_OLD;
 }
 
 static void pump_later(struct hf_recovery *recovery)
@@ -298,7 +298,7 @@ static void watch_age(struct hf_notifier *notifier)
 				  hf_list_entry(link, struct hf_notice, link)->began + YOUNG_NS);
 }
 
-/* The next one to begin, if there is a place for it and a teller. */
+/* The next one to begin, if another young one may be and there is a teller. */
 static struct hf_notice *next_in_queue(struct hf_recovery *recovery)
 {
 	struct hf_notifier *notifier = &recovery->notifier;
@@ -362,7 +362,7 @@ static int add(struct hf_recovery *recovery, struct hf_client *client, bool by_h
 		notice->give_up = hf_loop_now(recovery->loop) + recovery->options.notify_retry_ns;
 		notice->gap = FIRST_GAP_NS;
 		notice->by_hand = notice->by_hand && by_hand;
-		if (notice->place == HF_NOTICE_RESTS) {
+		if (notice->stage == HF_NOTICE_RESTS) {
 			hf_timer_stop(&notice->timer);
 			move(notice, HF_NOTICE_QUEUE);
 		}
@@ -456,23 +456,23 @@ void hf_notifier_init(struct hf_recovery *recovery)
 {
 	struct hf_notifier *notifier = &recovery->notifier;
 
-	for (size_t i = 0; i < HF_N_NOTICE_PLACES; i++)
+	for (size_t i = 0; i < HF_N_NOTICE_STAGES; i++)
 		hf_list_init(&notifier->notices[i]);
 	hf_timer_init(&notifier->age_timer, recovery->loop, on_age);
 	hf_task_init(&notifier->pump_task, on_pump);
 }
 
-static void free_all(struct hf_notifier *notifier, enum hf_notice_place place)
+static void free_all(struct hf_notifier *notifier, enum hf_notice_stage stage)
 {
 	struct hf_link *link;
 
-	while ((link = hf_list_first(&notifier->notices[place])))
+	while ((link = hf_list_first(&notifier->notices[stage])))
 		notice_free(hf_list_entry(link, struct hf_notice, link));
 }
 
-static void detach_all(struct hf_notifier *notifier, enum hf_notice_place place)
+static void detach_all(struct hf_notifier *notifier, enum hf_notice_stage stage)
 {
-	hf_list_for_each(pos, &notifier->notices[place]) {
+	hf_list_for_each(pos, &notifier->notices[stage]) {
 		struct hf_notice *notice = hf_list_entry(pos, struct hf_notice, link);
 
 		if (notice->client)

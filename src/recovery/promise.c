@@ -46,7 +46,7 @@ static uint64_t client_ticket_of(const struct hf_promise *promise)
 	return promise->client_ticket;
 }
 
-/* In the order of tickets; as a rule the place is the end. */
+/* In the order of tickets; as a rule its position is the end. */
 static inline void queue(struct hf_list *list, struct hf_promise *promise,
 			 uint64_t (*ticket_of)(const struct hf_promise *promise))
 {

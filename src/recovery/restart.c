@@ -49,7 +49,7 @@ enum where {
 	FOREIGN, /* this server did not make its handle */
 };
 
-struct place {
+struct record_file {
 	enum where where;
 	uint32_t export;
 	struct hf_bytes key;
@@ -91,7 +91,7 @@ struct loading {
 	struct hf_recovery *recovery;
 	struct hf_lock_load *locks;
 	struct hf_lock_view view; /* of the last lock */
-	struct place place;
+	struct record_file file;
 	struct hf_client *last;          /* a reference: most locks follow another lock of their client */
 	struct hf_bytes last_id;         /* its id */
 	struct hf_persist_record *wrong; /* to be deleted */
@@ -277,27 +277,27 @@ static void note_foreign(struct loading *loading, uint64_t id, enum hf_persist_k
 static enum where find_export(struct loading *loading, struct hf_bytes name, struct hf_bytes handle)
 {
 	struct hf_recovery *recovery = loading->recovery;
-	struct place *place = &loading->place;
+	struct record_file *file = &loading->file;
 
-	if (!recovery->exports.find(recovery->exports.user, name, &place->export))
+	if (!recovery->exports.find(recovery->exports.user, name, &file->export))
 		return NOT_EXPORTED;
-	place->key = hf_export_names_key_of(recovery, place->export, handle, place->key_room);
-	return recovery->exports.key && place->key.len == 0 ? FOREIGN : EXPORTED;
+	file->key = hf_export_names_key_of(recovery, file->export, handle, file->key_room);
+	return recovery->exports.key && file->key.len == 0 ? FOREIGN : EXPORTED;
 }
 
-/* Sets loading->place. */
-static enum where find_place(struct loading *loading, struct hf_bytes name, struct hf_bytes handle)
+/* Sets loading->file. */
+static enum where find_file(struct loading *loading, struct hf_bytes name, struct hf_bytes handle)
 {
-	struct place *place = &loading->place;
+	struct record_file *file = &loading->file;
 
-	if (hf_bytes_equal(hf_bytes_of(place->room, place->name_len), name) &&
-	    hf_bytes_equal(hf_bytes_of(place->room + place->name_len, place->handle_len), handle))
-		return place->where;
-	place->name_len = name.len;
-	place->handle_len = handle.len;
-	hf_le_put_bytes(hf_le_put_bytes(place->room, name), handle);
-	place->where = find_export(loading, name, hf_bytes_of(place->room + name.len, handle.len));
-	return place->where;
+	if (hf_bytes_equal(hf_bytes_of(file->room, file->name_len), name) &&
+	    hf_bytes_equal(hf_bytes_of(file->room + file->name_len, file->handle_len), handle))
+		return file->where;
+	file->name_len = name.len;
+	file->handle_len = handle.len;
+	hf_le_put_bytes(hf_le_put_bytes(file->room, name), handle);
+	file->where = find_export(loading, name, hf_bytes_of(file->room + name.len, handle.len));
+	return file->where;
 }
 
 /* Locks */
@@ -316,8 +316,8 @@ static const struct hf_lock_view *view_lock(struct loading *loading, const struc
 	struct hf_lock_view *view = &loading->view;
 
 	view->tag = fact->id; /* it is stored already */
-	view->who.export = loading->place.export;
-	view->who.handle = loading->place.key;
+	view->who.export = loading->file.export;
+	view->who.handle = loading->file.key;
 	view->who.client = &client->locking;
 	view->who.owner_id = fact->owner;
 	view->who.owner_kind = fact->kind;
@@ -352,15 +352,15 @@ static int note_aside(struct asides *asides, const struct loading *loading, cons
 		.client = hf_client_ref(client),
 		.range = { fact->start, fact->end },
 		.owner = fact->owner,
-		.export = loading->place.export,
+		.export = loading->file.export,
 		.state = hf_client_stored_number(fact->client_state),
 		.kind = fact->kind,
 		.mode = fact->mode,
 		.prior = fact->flags >> HF_PERSIST_PRIOR_SHIFT & 3,
-		.handle_len = (uint8_t)loading->place.key.len,
+		.handle_len = (uint8_t)loading->file.key.len,
 		.oh_len = (uint16_t)fact->oh.len,
 	};
-	memcpy(aside->handle, loading->place.key.data, loading->place.key.len);
+	memcpy(aside->handle, loading->file.key.data, loading->file.key.len);
 	if (fact->oh.len)
 		memcpy(aside->oh, fact->oh.data, fact->oh.len);
 	return 0;
@@ -425,7 +425,7 @@ static int find_client_of_waiter(void *user, const struct hf_store_lock *wants)
 	struct hf_client *client;
 	int r;
 
-	if (!is_possible(wants) || find_place(loading, wants->export, wants->handle) != EXPORTED)
+	if (!is_possible(wants) || find_file(loading, wants->export, wants->handle) != EXPORTED)
 		return 0;
 	r = client_of_lock(loading, wants, &client);
 	return r == -EINVAL ? 0 : r;
@@ -515,7 +515,7 @@ static int load_part(struct loading *loading, struct hf_lock_view *part, struct 
 	if (r < 0)
 		return hf_trace(r);
 	loading->n_locks++;
-	hf_export_counts_add(loading->recovery, loading->place.export, part->who.client);
+	hf_export_counts_add(loading->recovery, loading->file.export, part->who.client);
 	return 0;
 }
 
@@ -561,7 +561,7 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 
 	if (!is_possible(fact))
 		return note_wrong(loading, fact->id, HF_PERSIST_LOCK);
-	where = find_place(loading, fact->export, fact->handle);
+	where = find_file(loading, fact->export, fact->handle);
 	if (where == FOREIGN) {
 		note_foreign(loading, fact->id, HF_PERSIST_LOCK);
 		return 0;
@@ -587,7 +587,7 @@ static int load_lock(void *user, const struct hf_store_lock *fact)
 	if (r < 0)
 		return hf_trace(r);
 	loading->n_locks++;
-	hf_export_counts_add(loading->recovery, loading->place.export, &client->locking);
+	hf_export_counts_add(loading->recovery, loading->file.export, &client->locking);
 	return 0;
 }
 
@@ -642,7 +642,7 @@ static int load_conflicting_lock(void *user, const struct hf_store_lock *fact)
 	struct hf_lock_view view;
 	int r;
 
-	if (find_place(loading, fact->export, fact->handle) != EXPORTED)
+	if (find_file(loading, fact->export, fact->handle) != EXPORTED)
 		return hf_not_exported_add_lock(loading->recovery, fact);
 	r = client_of_lock(loading, fact, &client);
 	if (r == 0) {
@@ -711,8 +711,8 @@ static struct hf_lock_reservation_view view_reservation(const struct loading *lo
 {
 	return (struct hf_lock_reservation_view){
 		.tag = id,
-		.export = loading->place.export,
-		.handle = loading->place.key,
+		.export = loading->file.export,
+		.handle = loading->file.key,
 		.client = &client->locking,
 		.oh = fact->oh,
 		.client_state = (uint32_t)hf_client_stored_number(fact->state),
@@ -735,7 +735,7 @@ static int load_reservation(void *user, const struct hf_store_reservation *reser
 		client = hf_clients_find_id(loading->recovery->clients, fact.client);
 	if (!client)
 		return note_wrong(loading, reservation->id, HF_PERSIST_RESERVATION);
-	switch (find_place(loading, fact.export, fact.handle)) {
+	switch (find_file(loading, fact.export, fact.handle)) {
 	case NOT_EXPORTED:
 		loading->n_not_exported++;
 		return hf_not_exported_add_reservation(loading->recovery, reservation);
@@ -767,7 +767,7 @@ static int load_conflicting_reservation(void *user, const struct hf_store_reserv
 	struct hf_reservation fact;
 
 	hf_reservation_decode(&fact, reservation->blob);
-	if (find_place(loading, fact.export, fact.handle) != EXPORTED)
+	if (find_file(loading, fact.export, fact.handle) != EXPORTED)
 		return hf_not_exported_add_reservation(loading->recovery, reservation);
 	client = hf_clients_find_id(loading->recovery->clients, fact.client);
 	if (client) {
@@ -926,12 +926,12 @@ static int take_up_lock(void *user, const struct hf_store_lock *fact)
 	struct loading *loading = user;
 	struct hf_recovery *recovery = loading->recovery;
 
-	if (find_place(loading, fact->export, fact->handle) != EXPORTED)
+	if (find_file(loading, fact->export, fact->handle) != EXPORTED)
 		return hf_not_exported_add_lock(recovery, fact);
 	if (loading->locks) {
 		if (recovery->exports.take_up)
-			recovery->exports.take_up(recovery->exports.take_up_user, loading->place.export,
-						  loading->place.key);
+			recovery->exports.take_up(recovery->exports.take_up_user, loading->file.export,
+						  loading->file.key);
 		return load_lock(loading, fact);
 	}
 	loading->n_dropped++;
@@ -945,7 +945,7 @@ static int take_up_reservation(void *user, const struct hf_store_reservation *re
 	struct hf_reservation fact;
 
 	hf_reservation_decode(&fact, reservation->blob);
-	if (find_place(loading, fact.export, fact.handle) != EXPORTED)
+	if (find_file(loading, fact.export, fact.handle) != EXPORTED)
 		return hf_not_exported_add_reservation(recovery, reservation);
 	if (may_reclaim(recovery))
 		return load_reservation(loading, reservation);

@@ -308,8 +308,8 @@ static struct hf_client *find_holder(const struct hf_recovery *recovery, const s
 	return lock.who.client ? hf_client_of(lock.who.client) : NULL;
 }
 
-/* True: the walk is over. A release grants locks to waiters, so it ends the slice: the cursor finds its place
- * again. */
+/* True: the walk is over. A release grants locks to waiters, so it ends the slice: the cursor finds its
+ * position again. */
 static bool walk(struct hf_recovery *recovery)
 {
 	const struct hf_lock_scope all = { 0 };
