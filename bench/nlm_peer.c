@@ -296,7 +296,7 @@ static int start_programs(struct peer *peer, const char *config)
 	return await_registered(100021, 4);
 }
 
-/* Life */
+/* Making and freeing */
 
 static bool is_installed(const char *program)
 {

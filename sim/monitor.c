@@ -299,7 +299,7 @@ void monitor_check(struct world *world)
 	}
 }
 
-/* Life */
+/* Making and freeing */
 
 /* It dies with its machine. The server has its watches stored. */
 void monitor_died(struct world *world)

@@ -849,7 +849,7 @@ static void on_watch(struct hf_timer *timer)
 	hf_timer_start(timer, WATCH_NS);
 }
 
-/* Life */
+/* Making and freeing */
 
 void node_calm(struct world *world)
 {

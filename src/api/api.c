@@ -81,7 +81,7 @@ static void on_sweep(struct hf_timer *timer)
 	hf_timer_start(timer, SWEEP_NS);
 }
 
-/* Life */
+/* Making and freeing */
 
 static int copy_texts(struct hf_api *api)
 {

@@ -4,7 +4,7 @@
  * It shows the server's state and hands an operator's orders to the domain. It
  * decides nothing.
  *
- *	api.c         life; the turns of a request on the loop
+ *	api.c         making and freeing; what the loop does for a request
  *	http.c        libmicrohttpd, whose one thread talks to the callers; the way of a request to the loop
  *	https.c       TLS on its connections; keys.c: certificate and key
  *	listen.c      the TCP port or Unix socket
@@ -138,10 +138,10 @@ struct hf_api_options {
 	bool measures;               /* metrics.enabled */
 };
 
-/* Life, all on the home loop's thread. new() listens, and reads or creates the token; it logs errors. start()
- * begins to serve calls. stop() ends them all and returns when the HTTP thread has ended; afterwards the
- * objects that the API shows may be freed. free() comes after the loop is freed: the loop drains what was
- * posted to it, and the jobs. */
+/* Making and freeing, all on the home loop's thread. new() listens, and reads or creates the token; it logs
+ * errors. start() begins to serve calls. stop() ends them all and returns when the HTTP thread has ended;
+ * afterwards the objects that the API shows may be freed. free() comes after the loop is freed: the loop
+ * drains what was posted to it, and the jobs. */
 int hf_api_new(struct hf_api **apip, const struct hf_api_options *options);
 struct hf_api *hf_api_free(struct hf_api *api);
 int hf_api_start(struct hf_api *api);

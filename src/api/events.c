@@ -276,7 +276,7 @@ struct MHD_Response *hf_events_stream(struct hf_events *events, struct MHD_Conne
 	return response;
 }
 
-/* Life */
+/* Making and freeing */
 
 void hf_events_init(struct hf_events *events, struct hf_loop *loop, _Atomic bool *wanted)
 {

@@ -247,7 +247,7 @@ static enum MHD_Result on_request(void *user, struct MHD_Connection *connection,
 	return hf_api_answer(request);
 }
 
-/* Life */
+/* Making and freeing */
 
 static size_t leave_escaped(void *user, struct MHD_Connection *connection, char *text)
 {

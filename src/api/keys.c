@@ -115,7 +115,7 @@ static int examine(struct hf_api_keys *keys, const gnutls_datum_t *pem)
 	return r;
 }
 
-/* Life */
+/* Making and freeing */
 
 static int load(struct hf_api_keys *keys, const char *certificate_path, const char *key_path,
 		char problem[static HF_API_PROBLEM_SIZE])

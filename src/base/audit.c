@@ -584,7 +584,7 @@ const char *hf_audit_path(const struct hf_audit *audit)
 	return audit->current ? audit->current->path : NULL;
 }
 
-/* Life */
+/* Making and freeing */
 
 struct hf_audit *hf_audit_close(struct hf_audit *audit)
 {

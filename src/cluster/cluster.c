@@ -694,7 +694,7 @@ static void *run(void *user)
 	}
 }
 
-/* Life */
+/* Making and freeing */
 
 int hf_cluster_new(struct hf_cluster **clusterp, const struct hf_cluster_options *options)
 {

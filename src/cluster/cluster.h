@@ -71,7 +71,7 @@ enum hf_cluster_event {
 
 typedef void (*hf_cluster_event_fn)(void *user, enum hf_cluster_event event);
 
-/* Life. start() begins the thread. It needs no loop: events wait until there is one. */
+/* Making and freeing. start() begins the thread. It needs no loop: events wait until there is one. */
 int hf_cluster_new(struct hf_cluster **clusterp, const struct hf_cluster_options *options);
 struct hf_cluster *hf_cluster_free(struct hf_cluster *cluster); /* ends the thread */
 int hf_cluster_start(struct hf_cluster *cluster);

@@ -120,7 +120,7 @@ static void catch_up(struct hf_link_watch *watch)
 		watch->is_uncertain = true; /* at the next look */
 }
 
-/* Life */
+/* Making and freeing */
 
 static bool has_link(const struct hf_link_watch *watch, const char *name)
 {

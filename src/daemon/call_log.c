@@ -75,7 +75,7 @@ void hf_call_log_drop(struct hf_call_log_change *change)
 	*change = (struct hf_call_log_change){ 0 };
 }
 
-/* Life */
+/* Making and freeing */
 
 int hf_call_log_init(struct hf_call_log *log, const struct hf_config *config)
 {

@@ -169,7 +169,7 @@ static int remember(void *user, uint64_t epoch, int32_t state)
 	return r;
 }
 
-/* Life */
+/* Making and freeing */
 
 static int read_addresses(struct hf_cluster_node *node, const struct hf_config *config)
 {

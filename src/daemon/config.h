@@ -255,8 +255,8 @@ enum {                      /* flags of hf_config_load_text() */
 	HF_CONFIG_PURE = 1, /* do not examine this host: directories and users may be missing */
 };
 
-/* Life. The loaders give a new hf_config, or leave *configp alone and fill @error, without newline and
- * without the program's name. They open only the file and change nothing. */
+/* Making and freeing. The loaders give a new hf_config, or leave *configp alone and fill @error, without
+ * newline and without the program's name. They open only the file and change nothing. */
 int hf_config_load(struct hf_config **configp, const struct hf_args *args, char *error, size_t error_size);
 int hf_config_load_text(struct hf_config **configp, const char *file, const void *text, size_t len, int flags,
 			char *error, size_t error_size);

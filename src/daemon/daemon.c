@@ -737,7 +737,7 @@ static int make_portmap(struct daemon *d)
 	return hf_portmap_new(&d->portmap, d->loop, d->client, &config);
 }
 
-/* Life */
+/* Making and freeing */
 
 static void on_found(void *user)
 {

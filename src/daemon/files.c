@@ -385,7 +385,7 @@ void hf_file_service_set_locks(struct hf_file_service *service, struct hf_locks 
 		hf_local_restore(service->local);
 }
 
-/* Life */
+/* Making and freeing */
 
 static size_t threads_for_files(const struct hf_config *config)
 {

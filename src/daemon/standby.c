@@ -230,7 +230,7 @@ static int catch_signals(struct standby *standby)
 	return hf_trace(r);
 }
 
-/* Life */
+/* Making and freeing */
 
 static void tell_status(void *user, char out[static HF_MANAGER_STATUS])
 {

@@ -239,7 +239,7 @@ bool hf_client_name_is_valid(const char *text)
 	return !strchr(text, ']') && !is_number(last ? last + 1 : text) && (!last || last[1]);
 }
 
-/* Life */
+/* Making and freeing */
 
 int hf_client_names_new(struct hf_client_names **namesp, const struct hf_resolver *resolver)
 {

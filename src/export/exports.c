@@ -402,7 +402,7 @@ struct hf_export *hf_exports_find(struct hf_exports *exports, const char *path, 
 	return best;
 }
 
-/* Life */
+/* Making and freeing */
 
 static size_t default_fds(void)
 {

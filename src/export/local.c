@@ -657,7 +657,7 @@ static void on_retry(struct hf_timer *timer)
 	hf_lock_serve_file(local->locks, key_of(entry));
 }
 
-/* Life */
+/* Making and freeing */
 
 static size_t default_files(void)
 {

@@ -43,7 +43,7 @@ static int set(struct hf_local_file *file, struct hf_range range, enum hf_lock_m
 	return errno == EAGAIN || errno == EACCES ? HF_LOCK_E_CONFLICT : -errno;
 }
 
-/* Life */
+/* Making and freeing */
 
 /* Drops locks that this open file description may have from before. */
 void hf_local_file_init(struct hf_local_file *file, int fd)

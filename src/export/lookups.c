@@ -141,7 +141,7 @@ static struct entry *add(struct hf_lookups *lookups, struct hf_bytes key, uint64
 	return entry;
 }
 
-/* Life */
+/* Making and freeing */
 
 static void unref(struct hf_lookups *lookups)
 {

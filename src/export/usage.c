@@ -49,7 +49,7 @@ struct hf_usage {
 	struct table *tables[];
 };
 
-/* Life */
+/* Making and freeing */
 
 static void table_free(struct table *table)
 {

@@ -1,5 +1,5 @@
 /*
- * The life of the engine: creation, limits, clients, counters.
+ * The engine as a whole: creation, limits, clients, counters.
  *
  * All memory is in the engine's pools. To free the engine frees every record,
  * also while owners hold locks.

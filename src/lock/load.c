@@ -203,7 +203,7 @@ int hf_lock_load_add(struct hf_lock_load *load, const struct hf_lock_view *lock)
 	return HF_LOCK_OK;
 }
 
-/* LIFE */
+/* MAKING AND FREEING */
 
 int hf_lock_load_new(struct hf_lock_load **loadp, struct hf_locks *locks)
 {

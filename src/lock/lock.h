@@ -14,7 +14,7 @@
  *
  * FILES. Each file answers one question.
  *
- *	engine.c     the life of the engine: creation, limits, clients, counters
+ *	engine.c     the engine as a whole: creation, limits, clients, counters
  *	load.c       how does a restart restore a million locks quickly?
  *	cursor.c     which lock or waiter is the next one of a list?
  *	check.c      does every invariant hold? (for tests)
@@ -380,7 +380,7 @@ struct hf_locks_options {
 /* The whole view of a changed lock. Only within the event. */
 void hf_lock_show(const struct hf_lock_change *change, struct hf_lock_view *viewp);
 
-/* LIFE */
+/* MAKING AND FREEING */
 int hf_locks_new(struct hf_locks **locksp, const struct hf_locks_options *options);
 void hf_locks_free(struct hf_locks *locks); /* sends no events; clients must not be used afterwards */
 void hf_lock_client_init(struct hf_locks *locks, struct hf_lock_client *client);

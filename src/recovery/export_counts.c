@@ -136,7 +136,7 @@ void hf_recovery_show_exports(struct hf_recovery *recovery,
 	}
 }
 
-/* Life */
+/* Making and freeing */
 
 int hf_export_counts_init(struct hf_recovery *recovery)
 {

@@ -380,7 +380,7 @@ void hf_late_reclaim_show_exports(const struct hf_recovery *recovery,
 		fn(context, hf_list_entry(link, const struct late, by_age)->what.export);
 }
 
-/* Life */
+/* Making and freeing */
 
 /* The caller has a reference to @client. */
 void hf_late_reclaim_forget(struct hf_recovery *recovery, struct hf_client *client)

@@ -450,7 +450,7 @@ void hf_notifier_forget(struct hf_recovery *recovery, struct hf_client *client)
 	detach(notice); /* it goes when the teller is done with it */
 }
 
-/* Life */
+/* Making and freeing */
 
 void hf_notifier_init(struct hf_recovery *recovery)
 {

@@ -426,7 +426,7 @@ void hf_persist_resync(struct hf_recovery *recovery)
 		hf_lock_tag_all_waiters(recovery->locks, resync_waiter, recovery);
 }
 
-/* Life */
+/* Making and freeing */
 
 void hf_persist_init(struct hf_recovery *recovery)
 {

@@ -430,7 +430,7 @@ void hf_recovery_grace_info(struct hf_recovery *recovery, struct hf_grace_info *
 	};
 }
 
-/* Life */
+/* Making and freeing */
 
 void hf_phase_init(struct hf_recovery *recovery)
 {

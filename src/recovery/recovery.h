@@ -176,10 +176,10 @@ struct hf_recovery_options {
 	bool measures; /* the time of commits is counted */
 };
 
-/* Life. new opens the store, raises and syncs epoch and state number, and loads everything; it blocks, and
- * has logged what went wrong if it fails. start begins the notices, when everything is served and registered;
- * where it fails, clients may never hear of the restart, and the server must end. stop, in an orderly end,
- * writes what is left and the clean-stop marker. */
+/* Making and freeing. new opens the store, raises and syncs epoch and state number, and loads everything; it
+ * blocks, and has logged what went wrong if it fails. start begins the notices, when everything is served and
+ * registered; where it fails, clients may never hear of the restart, and the server must end. stop, in an
+ * orderly end, writes what is left and the clean-stop marker. */
 int hf_recovery_new(struct hf_recovery **recoveryp, const struct hf_recovery_options *options);
 struct hf_recovery *hf_recovery_free(struct hf_recovery *recovery);
 void hf_recovery_set_waiter_events(struct hf_recovery *recovery,

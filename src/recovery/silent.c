@@ -369,7 +369,7 @@ static void on_look(struct hf_timer *timer)
 	(void)hf_timer_start(timer, next);
 }
 
-/* Life */
+/* Making and freeing */
 
 void hf_recovery_set_asker(struct hf_recovery *recovery, const struct hf_recovery_asker *asker)
 {

@@ -351,7 +351,7 @@ void hf_rpc_presence_set_grace(struct hf_rpc_presence *presence, uint64_t grace_
 	presence->grace_ns = grace_ns;
 }
 
-/* Life */
+/* Making and freeing */
 
 int hf_rpc_presence_new(struct hf_rpc_presence **presencep, struct hf_loop *home, uint64_t grace_ns)
 {

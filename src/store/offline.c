@@ -16,7 +16,7 @@ struct hf_offline {
 	bool has_failed;
 };
 
-/* Life */
+/* Making and freeing */
 
 static void on_reached(void *user, enum hf_store_kind kind, uint64_t ticket)
 {

@@ -160,7 +160,7 @@ struct hf_store_options {
 	void *user;
 };
 
-/* Life. An open that fails has logged the reason for the operator. */
+/* Making and freeing. An open that fails has logged the reason for the operator. */
 int hf_store_open_memory(struct hf_store **storep, struct hf_loop *loop,
 			 const struct hf_store_options *options);
 int hf_store_open_lmdb(struct hf_store **storep, struct hf_loop *loop,

@@ -212,7 +212,7 @@ static bool set_rules(SSL_CTX *ctx)
 	       SSL_CTX_set_session_id_context(ctx, alpn, sizeof(alpn) - 1) == 1;
 }
 
-/* Life */
+/* Making and freeing */
 
 int hf_tls_keys_load(struct hf_tls_keys **keysp, const struct hf_tls_files *files,
 		     char problem[HF_TLS_PROBLEM_SIZE])

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "vfs/files_internal.h"
 
-/* Life */
+/* Making and freeing */
 
 int hf_file_new(struct hf_file **filep, struct hf_files *files, struct hf_volume *volume,
 		const struct hf_file_id *id, int fd, const struct stat *st)

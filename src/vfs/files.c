@@ -554,7 +554,7 @@ int hf_files_take_made(struct hf_files *files, struct hf_volume *volume, int fd,
 	return r;
 }
 
-/* Life */
+/* Making and freeing */
 
 int hf_files_new(struct hf_files **filesp, size_t max_fds)
 {

@@ -360,7 +360,7 @@ int hf_finder_open(struct hf_finder *finder, const struct hf_volume *volume, con
 	return fd;
 }
 
-/* Life */
+/* Making and freeing */
 
 int hf_finder_new(struct hf_finder **finderp, uint64_t root_inode)
 {

@@ -348,7 +348,7 @@ void hf_pages_put(struct hf_pages *pages, const struct hf_file *dir, const struc
 	free(cached);
 }
 
-/* Life */
+/* Making and freeing */
 
 void hf_pages_sweep(struct hf_pages *pages)
 {

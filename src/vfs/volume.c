@@ -110,7 +110,7 @@ int hf_volume_step(const struct hf_volume *volume, int dir, const char *name, bo
 	return 0;
 }
 
-/* Life */
+/* Making and freeing */
 
 /* Clones the mount of this directory alone. The daemon makes the needed capability effective only here. */
 static int clone_tree(int anchor)

@@ -160,7 +160,7 @@ const struct hf_rpc_program hf_mount_program = {
 	.at_home = false,
 };
 
-/* Life */
+/* Making and freeing */
 
 void hf_mount_init(struct hf_mount *mount, struct hf_exports *exports, struct hf_jobs *jobs)
 {

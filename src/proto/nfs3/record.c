@@ -271,7 +271,7 @@ void hf_nfs3_record(struct hf_nfs3_recorder *recorder, struct hf_nfs3_op *op)
 		look_at_time(recorder, op, slow_ns);
 }
 
-/* Life */
+/* Making and freeing */
 
 void hf_nfs3_recorder_init(struct hf_nfs3_recorder *recorder)
 {

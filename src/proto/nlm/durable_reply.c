@@ -560,7 +560,7 @@ void hf_nlm_reply_restart(struct hf_nlm_op *op)
 	store(op, HF_NLM_GRANTED_STAT, HF_NLM_FINISH_RESTART);
 }
 
-/* Life */
+/* Making and freeing */
 
 void hf_nlm_batches_init(struct hf_nlm *nlm)
 {

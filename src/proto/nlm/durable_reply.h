@@ -18,6 +18,6 @@ void hf_nlm_undo(struct hf_nlm_op *op, enum hf_nlm_finish how);
  * without a reply. */
 enum hf_nlm_stat hf_nlm_not_stored(struct hf_nlm_op *op);
 
-/* Life */
+/* Making and freeing */
 void hf_nlm_batches_init(struct hf_nlm *nlm);
 void hf_nlm_batches_deinit(struct hf_nlm *nlm);

@@ -25,7 +25,7 @@
 #define SET_SIZE 4    /* places where an answer may be */
 #define RIGHT_NS (1 * HF_NS_PER_S)
 
-/* Life */
+/* Making and freeing */
 
 int hf_nlm_files_init(struct hf_nlm *nlm, const struct hf_nlm_files *files)
 {

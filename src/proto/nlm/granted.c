@@ -319,7 +319,7 @@ static void tell(struct grant *grant)
 	}
 }
 
-/* Life */
+/* Making and freeing */
 
 static void start_grants(struct hf_task *task)
 {

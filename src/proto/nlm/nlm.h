@@ -1,7 +1,8 @@
 /*
  * The lock manager: program 100021, versions 1, 3 and 4, over the lock table.
  *
- *	program.c             the tables: procedure -> decoder, run function, kind of result; decodes; life
+ *	program.c             the tables: procedure -> decoder, run function, kind of result; decodes;
+ *	                      making and freeing
  *	lock.c                LOCK, NM_LOCK            each runs an operation: it finds out who calls and
  *	unlock.c              UNLOCK, CANCEL, TEST     about which file, asks the lock table one thing, and
  *	reservation.c         SHARE, UNSHARE           replies

@@ -436,7 +436,7 @@ void hf_nlm_show_used_exports(const struct hf_nlm *nlm, void (*fn)(void *context
 		fn(context, hf_list_entry(link, const struct hf_nlm_op, link)->target.export);
 }
 
-/* Life */
+/* Making and freeing */
 
 void hf_nlm_ops_init(struct hf_nlm *nlm)
 {

@@ -222,7 +222,7 @@ void hf_nlm_op_spend(
 	struct hf_nlm_op *op);            /* charges to its caller what the lock table has searched for it */
 void hf_nlm_op_end(struct hf_nlm_op *op); /* after its call was ended otherwise */
 
-/* Life */
+/* Making and freeing */
 void hf_nlm_ops_init(struct hf_nlm *nlm);
 void hf_nlm_ops_deinit(struct hf_nlm *nlm);
 

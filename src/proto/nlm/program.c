@@ -179,7 +179,7 @@ const struct hf_rpc_program hf_nlm_program = {
 	.at_home = true,
 };
 
-/* Life */
+/* Making and freeing */
 
 static int allocate(struct hf_nlm *nlm)
 {

@@ -239,7 +239,7 @@ void hf_portmap_stop(struct hf_portmap *portmap, void (*done)(void *user), void 
 	hf_loop_defer(portmap->loop, &portmap->telling);
 }
 
-/* Life */
+/* Making and freeing */
 
 /* Local programs reach the port mapper over loopback, whichever addresses serve clients. */
 static void add_loopback(struct hf_portmap *portmap, int family, const char *loopback)

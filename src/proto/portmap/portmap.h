@@ -63,8 +63,8 @@ struct hf_portmap_config {
 	size_t n_offers;
 };
 
-/* Life. @config may be freed afterwards, except the programs' tables. @client is borrowed and used only to
- * register. */
+/* Making and freeing. @config may be freed afterwards, except the programs' tables. @client is borrowed and
+ * used only to register. */
 int hf_portmap_new(struct hf_portmap **portmapp, struct hf_loop *loop, struct hf_rpc_client *client,
 		   const struct hf_portmap_config *config);
 struct hf_portmap *hf_portmap_free(struct hf_portmap *portmap);

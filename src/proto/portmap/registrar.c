@@ -301,7 +301,7 @@ static void on_timer(struct hf_timer *timer)
 		stopped(registrar);
 }
 
-/* Life */
+/* Making and freeing */
 
 int hf_registrar_new(struct hf_registrar **registrarp, struct hf_loop *loop, struct hf_rpc_client *client,
 		     uint16_t rpcbind_port, hf_registrar_checked_fn checked, void *user)

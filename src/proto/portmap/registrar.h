@@ -46,7 +46,7 @@ struct hf_registrar_report {
 /* Called after each round. It must not free the registrar. */
 typedef void (*hf_registrar_checked_fn)(void *user, const struct hf_registrar_report *report);
 
-/* Life. The client is borrowed. */
+/* Making and freeing. The client is borrowed. */
 int hf_registrar_new(struct hf_registrar **registrarp, struct hf_loop *loop, struct hf_rpc_client *client,
 		     uint16_t rpcbind_port, hf_registrar_checked_fn checked, void *user);
 struct hf_registrar *hf_registrar_free(struct hf_registrar *registrar);

@@ -12,7 +12,7 @@
 #define REFUSED_NS     (3600 * HF_NS_PER_S) /* log a refused host once an hour */
 #define RESERVED_PORTS 1024
 
-/* Life */
+/* Making and freeing */
 
 void hf_rpcbind_init(struct hf_rpcbind *rpcbind)
 {

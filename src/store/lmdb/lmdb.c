@@ -123,7 +123,7 @@ static int lmdb_clear(struct hf_store *store)
 	return save(hf_lmdb_of(store), &saving);
 }
 
-/* Life */
+/* Making and freeing */
 
 static const struct hf_store_ops lmdb_ops = {
 	.name = "lmdb",

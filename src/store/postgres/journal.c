@@ -136,7 +136,7 @@ static void plan(struct hf_pg *pg)
 				     FOLD_DELAY); /* without memory, the next row tries again */
 }
 
-/* Life */
+/* Making and freeing */
 
 void hf_pg_journal_init(struct hf_pg *pg)
 {

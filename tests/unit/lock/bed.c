@@ -118,7 +118,7 @@ const char *bed_told(struct bed *bed)
 	return told;
 }
 
-/* LIFE */
+/* MAKING AND FREEING */
 
 static void open_as(struct bed *bed, struct hf_locks_options options)
 {

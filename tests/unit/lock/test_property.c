@@ -771,7 +771,7 @@ static void do_reserve(void)
 	}
 }
 
-/* LIFE */
+/* MAKING AND FREEING */
 
 static void begin(void)
 {

@@ -129,7 +129,7 @@ static void on_event(struct hf_recovery_observer *observer, const struct hf_reco
 	world->last[event->kind] = *event;
 }
 
-/* Life */
+/* Making and freeing */
 
 void world_init(struct world *world)
 {

@@ -215,7 +215,7 @@ static const struct hf_rpc_program programs[] = {
 	{ RIG_SMALL, "small", 2, versions, RIG_SMALL_REQUEST, false },
 };
 
-/* Life */
+/* Making and freeing */
 
 struct lane_thread {
 	struct rig *rig;

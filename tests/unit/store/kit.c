@@ -88,7 +88,7 @@ static const struct hf_store_events events = {
 	.on_commit = on_commit,
 };
 
-/* Life */
+/* Making and freeing */
 
 void kit_init(struct kit *kit, const struct kit_backend *backend, enum hf_store_durability durability)
 {

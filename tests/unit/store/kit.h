@@ -56,7 +56,7 @@ struct kit {
 	int n_failed, n_resync, n_recovered, n_taken, n_commits;
 };
 
-/* Life */
+/* Making and freeing */
 void kit_init(struct kit *kit, const struct kit_backend *backend, enum hf_store_durability durability);
 void kit_deinit(struct kit *kit);
 void kit_open(struct kit *kit); /* and begins an epoch */

@@ -74,7 +74,7 @@ int __wrap_hf_local_adopt(struct hf_local *local, struct hf_bytes key, struct hf
 	return -ENOMEM;
 }
 
-/* Life */
+/* Making and freeing */
 
 static void make_file(void)
 {
