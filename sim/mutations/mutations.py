@@ -673,7 +673,7 @@ TEST_MUTATIONS = [
     ("a LOCK is refused while another of its owner is under way", WAY,
      "return hf_nlm_op_find(op->nlm, &who) || hf_lock_touches(", "return hf_lock_touches("),
     ("a LOCK is refused behind replies that the store delays", WAY,
-     "if (op->kind->takes && hf_rpc_delay_holds(op->call))", "if (op->kind->takes && hf_rpc_delay_holds(op->call) && !client)"),
+     "if (op->kind->takes && hf_rpc_delay_would_delay(op->call))", "if (op->kind->takes && hf_rpc_delay_would_delay(op->call) && !client)"),
     ("an UNLOCK of what its owner has is refused for want of TLS", WAY,
      "if ((!op->kind->takes && !op->kind->gives_up) ||", "if (!op->kind->takes ||"),
     ("a reclaim of another life is taken for that of a renamed host", f"{NLM}/renamed.c",

@@ -898,7 +898,7 @@ static void take_down(struct daemon *d)
 	hf_reload_free(d->reload);
 	hf_ports_file_remove(d->state_dir); /* the last reload may have written it again */
 	finish_calls(d);
-	hf_nsm_free(d->nsm); /* the RPC server owns the calls that they still hold */
+	hf_nsm_free(d->nsm); /* the RPC server owns the calls that they have suspended */
 	hf_nlm_free(d->nlm);
 	hf_recovery_free(d->recovery); /* promises that are still open are members of calls */
 	hf_rpc_server_free(d->rpc);

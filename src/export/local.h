@@ -8,7 +8,7 @@
  * disk. So before a caller asks the lock table for a lock or a test, it checks
  * hf_local_needs(), opens the file on a thread that may wait (hf_local_open())
  * and hands it over (hf_local_adopt()). The file stays open while a client has
- * or awaits a lock in it, and a little longer. If a waiter's turn comes and the
+ * or awaits a lock in it, and a little longer. If a waiter can get its lock and the
  * file is not open, because it could not be opened or a reload has turned
  * local_locks on since, this module has it opened.
  *

@@ -5,7 +5,7 @@
  *
  *   1. grace: only a reclaim is served;
  *   2. a reclaim must be backed by a restored lock, if the restored list is complete;
- *   3. a repetition of a request that is granted, held or queued gets the same answer;
+ *   3. a repeated request gets the same answer if it is queued, or its owner has the lock;
  *   4. a conflicting lock or waiter: the request is queued if it may wait and
  *      would not wait for itself; otherwise it is refused;
  *   5. no conflict: the owner takes the range.
@@ -34,7 +34,7 @@ struct attempt {
 	struct hf_locks *locks;
 	const struct hf_lock_request *request;
 	struct hf_found found;
-	struct hf_aim aim;        /* the leaves of the file's sets that hold the range */
+	struct hf_aim aim;        /* the leaves of the file's sets that have the range */
 	struct hf_spot own;       /* the owner's first lock that overlaps or touches the range */
 	struct hf_lock *holder;   /* a conflicting lock of another owner */
 	struct hf_waiter *after;  /* the last conflicting waiter that the request must not pass */

@@ -32,7 +32,7 @@ const struct hf_rpc_connection *hf_rpc_delay_call(struct hf_rpc_delay *delay, st
 	return c;
 }
 
-bool hf_rpc_delay_holds(const struct hf_rpc_call *call)
+bool hf_rpc_delay_would_delay(const struct hf_rpc_call *call)
 {
 	return call->connection && call->connection->delay;
 }

@@ -53,7 +53,7 @@ void hf_rpc_delay_init(struct hf_rpc_delay *delay,
  * another delay, other calls under way, a broken connection). */
 const struct hf_rpc_connection *hf_rpc_delay_call(struct hf_rpc_delay *delay, struct hf_rpc_call *call);
 /* Would the reply to @call stay behind delayed ones? */
-bool hf_rpc_delay_holds(const struct hf_rpc_call *call);
+bool hf_rpc_delay_would_delay(const struct hf_rpc_call *call);
 /* A delayed reply was changed: one of the calls that are counted at @where (delay->last) has @result. */
 void hf_rpc_delay_change_result(struct hf_rpc_delay *delay, uint32_t where, const char *result);
 void hf_rpc_delay_release(struct hf_rpc_delay *delay); /* the replies may leave */

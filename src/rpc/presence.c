@@ -3,7 +3,8 @@
  * connections is in a list, the one that ended first in front, until its grace is over. Such
  * records are bounded. Any host can complete handshakes, from as many addresses as its network
  * gives it, so the records of strangers make room first: those without a certificate, then
- * those with one. A record whose client holds locks stays; this is asked when its turn has come.
+ * those with one. A record whose client holds locks stays; the server asks that when the
+ * record is the next to make room.
  *
  * A connection has a link. Its loop puts it into the queue when it begins and when it ends; the
  * home loop takes it out. Both may be said at once: then only the time of the end is noted.
@@ -64,7 +65,7 @@ struct hf_rpc_presence {
 	struct hf_task task;
 	_Atomic bool has_queue; /* something is in the queue */
 	struct hf_hashtable records;
-	struct hf_list ended[N_WORTHS]; /* the needed ones in the order in which their turn came */
+	struct hf_list ended[N_WORTHS]; /* the needed ones in the order in which they were asked about */
 	size_t n_ended;
 	uint64_t n_begun;
 	uint64_t n_told; /* n_begun when the listener was called last */

@@ -189,19 +189,19 @@ static int begin_session(struct hf_rpc_connection *c)
 	return hf_tls_session_new(&c->secure->session, c->lane->server->tls, fd);
 }
 
-static void wait_for_turn(struct hf_rpc_connection *c)
+static void wait_for_budget(struct hf_rpc_connection *c)
 {
 	c->budget = 0;
 	hf_rpc_budget_wait(c);
 }
 
-/* -EAGAIN: it waits, for the peer or for its turn; *eventsp is what to watch for. */
+/* -EAGAIN: it waits, for the peer or for budget; *eventsp is what to watch for. */
 static int step(struct hf_rpc_connection *c, bool is_queued, unsigned int *eventsp)
 {
 	int r;
 
 	if (c->budget <= 0 || (!is_queued && hf_rpc_budget_is_late(c->lane))) {
-		wait_for_turn(c);
+		wait_for_budget(c);
 		*eventsp = 0;
 		return -EAGAIN;
 	}
@@ -277,7 +277,7 @@ void hf_rpc_secure_serve_again(struct hf_rpc_connection *c)
 	if (c->is_paused || !c->secure->is_open || !hf_tls_session_has_input(c->secure->session))
 		return;
 	c->is_paused = true;
-	wait_for_turn(c);
+	wait_for_budget(c);
 }
 
 const struct hf_tls_peer *hf_rpc_call_tls(const struct hf_rpc_call *call)

@@ -10,7 +10,7 @@
 
 #define DUMP_PER_UNIT 16 /* entries that take as long as a short call */
 
-/* A list must fit its transport, and a peer must not make the server hold more than this. */
+/* A list must fit its transport, and a peer must not make the server store more than this. */
 static size_t limit(const struct hf_rpc_call *call, size_t room)
 {
 	size_t most = hf_rpc_call_transport(call) == HF_RPC_UDP ? HF_MOUNT_MAX_UDP : HF_MOUNT_MAX_TCP;

@@ -184,7 +184,7 @@ static bool may_be_served(const struct hf_nlm_op *op, struct hf_client *client)
 
 	if ((!op->kind->takes && !op->kind->gives_up) || op->kind->results == HF_NLM_SHARE_RES)
 		return false;
-	if (op->kind->takes && hf_rpc_delay_holds(op->call))
+	if (op->kind->takes && hf_rpc_delay_would_delay(op->call))
 		return true;
 	if (!client)
 		return false;
