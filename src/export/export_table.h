@@ -4,14 +4,19 @@
  * changes: locks may outlive an export that a reload removed.
  *
  * A file may be in several exports: one directory under two names, one export
- * inside another, two with a hard link between them. If they are on one file
- * system, the lock table must see one file. All exports of a file system
- * therefore have one home, and the lock table knows a file by its handle in the
- * home. A reload may find the directory of an export on another file system,
- * because a volume was mounted there. The export gets the home of that one,
- * unless something is locked by the export: all calls must find that under the
- * key that it has. Then the other exports there take over its home, if nothing
- * is locked by any of them. A home is not stored.
+ * inside another, two with a hard link between them. The lock table must see one
+ * file. So all exports of a file system have one *home*, as a rule the first of them,
+ * and the lock table knows a file by its handle in the home. A home is not stored.
+ *
+ * A reload may find the directory of an export on another file system, because a
+ * volume was mounted there. Then one of three things happens. A wait, a reservation
+ * and a lock that is still to be reclaimed count as locks here.
+ *
+ *	nothing is locked by the export           it gets the home of its new file system
+ *	something is, and nothing by the others   it keeps its home, because calls must find
+ *	of its new file system                    those locks; the others get its home
+ *	something is locked by both               the file system has two homes until a
+ *	                                          reload after either has no locks
  */
 #pragma once
 

@@ -521,24 +521,24 @@ void hf_lock_tag_all_reservations(struct hf_locks *locks,
 
 /*
  * RESERVE. The owner is @who's client and oh; owner_id and owner_kind are ignored. access and deny are 0-3.
- * OK, CONFLICT, GRACE or LIMIT; hf_lock_unreserve() without a match is OK. A reclaim takes one that is
- * unreclaimed, if there is one, and otherwise adds one. hf_lock_unreserve() takes one that the owner has, or
- * else one that is unreclaimed.
+ * OK, CONFLICT, GRACE or LIMIT; hf_lock_unreserve() without a match is OK. A reclaim turns an unreclaimed
+ * reservation into a held one, or adds one if there is none. hf_lock_unreserve() gives up a held one first.
  */
 int hf_lock_reserve(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny,
 		    uint32_t client_state, bool reclaim);
 int hf_lock_unreserve(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access, uint8_t deny);
-/* The same for a request with this mark, not 0. If it was the last one for a reservation that was restored, a
- * run before this one has counted it, and it is not counted again. */
+/* The same for a request with this mark, not 0. If the last request for a restored reservation had this mark,
+ * an earlier run has counted it: it is not counted again. */
 int hf_lock_reserve_once(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
 			 uint8_t deny, uint32_t client_state, bool reclaim, uint64_t mark);
 int hf_lock_unreserve_once(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
 			   uint8_t deny, uint64_t mark);
-/* The last hf_lock_unreserve() of this owner could not be promised, and comes again: the owner has that one
- * until then, unless it was the last. */
+/* The store could not write the owner's last hf_lock_unreserve(). The client will repeat it. Until then the
+ * reservation is held again, unless its record is gone. */
 void hf_lock_undo_unreserve(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
 			    uint8_t deny);
-/* The owner was told to ask again for one that it holds: the next reclaim is that one, and adds none. */
+/* The owner holds a reservation, but was told to ask again. Its next reclaim stands for that one, and adds
+ * none. */
 void hf_lock_doubt_reservation(struct hf_locks *locks, const struct hf_lock_target *who, uint8_t access,
 			       uint8_t deny);
 /* What the owner has with this access and deny. False: nothing. */

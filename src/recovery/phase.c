@@ -53,9 +53,8 @@
  *	               ends and raising does not: a store that is back has the number
  *	               (finish_raise()). If the run ends first, nothing follows.
  *
- * starts_over is how a run that could have gone on begins, if stored locks belong to exports
- * that are gone (restart.c): it stays in loading, and its start simulates a restart, so that
- * it leaves loading at the end of raising.
+ * starts_over: this run could go on, but exports with stored locks are gone (restart.c). It
+ * stays in loading, simulates a restart, and leaves loading when the new number is stored.
  */
 #include <errno.h>
 

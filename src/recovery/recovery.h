@@ -346,8 +346,8 @@ int hf_recovery_end_grace(struct hf_recovery *recovery); /* by hand; -ENOENT: th
  * (is_state_proven) until the caller says otherwise. An older number takes the place of one that was not
  * proven, and releases nothing. */
 void hf_recovery_client_state(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
-/* The same, and its host's statd said that number when the client began to hold what it holds: that is all of
- * one life, whatever number that was not proven the server had for it. */
+/* The same where the host's statd gave @state when the client took its first lock: all that the client holds
+ * is of that life. A number that is not proven does not count. */
 void hf_recovery_client_began(struct hf_recovery *recovery, struct hf_client *client, int32_t state);
 /* The client's host has, or has not, said its present number in a way that no forger can; that is stored with
  * the number. */

@@ -11,10 +11,11 @@
  *	       -> cannot be true (a conflict with a later record, an impossible range): deleted
  *
  * Records conflict when a directory is exported by two names. While it was not exported by
- * the name of one record, another client got the lock by the other name. The later one is
- * the one that was granted: that of the later run, and of one run that with the larger id.
- * What of an older lock is its owner's still, beside a later one, stays. Reservations have
- * no run, and the same ids after a reclaim: the one that was made last stays.
+ * the name of one record, another client got the lock by the other name. Of two conflicting
+ * locks the one of the later run was granted last, and stays; within one run, the one with
+ * the larger id. Where one owner has both, the part of the older lock outside the later one
+ * stays, too. A reservation has no run, and keeps its id when it is reclaimed. Of two that
+ * conflict, the one with the larger id was made last, and stays.
  *
  * A run that goes on where the last one ended (recovery.after_crash) takes the same way
  * and then holds everything without a reclaim. A lock that a waiter has been granted

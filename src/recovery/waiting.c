@@ -185,8 +185,8 @@ static void note_local(struct hf_client *client, const struct hf_addr *local)
 	hf_client_register(client);
 }
 
-/* False: the waiter cannot be restored. Its client asks again after a while; but one that may have been told
- * that it has the lock has it. */
+/* False: the waiter is not restored, and its client asks again after a while. If only its route is not valid,
+ * and the client may have been told GRANTED, it gets the lock. */
 static bool restore(struct hf_recovery *recovery, const struct hf_store_waiter *fact)
 {
 	const struct hf_recovery_waiter_events *events = &recovery->waiter_events;

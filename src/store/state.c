@@ -59,8 +59,8 @@ static int64_t count_promotions(const struct hf_store_state *before, const struc
 	return last > first ? HF_MIN(last - first, 1000L) : 1;
 }
 
-/* A replica that took the place of the database may lack the last state numbers that clients were told. The
- * one that took its place before that may have told another thousand, and the present one lacks them all. */
+/* Clients were told state numbers that a replica may lack. So each promotion of a replica may lose
+ * LOST_SM_STATES of them: skips that many for each promotion since the last run. */
 int32_t hf_store_skip_lost(const struct hf_store_state *before, const struct hf_store_state *now)
 {
 	int64_t state = before->sm_state;

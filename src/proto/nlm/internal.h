@@ -115,8 +115,8 @@ enum hf_nlm_stat hf_nlm_note_number(struct hf_nlm_op *op);
 /* renamed.c */
 int hf_nlm_renames_init(struct hf_nlm *nlm);
 void hf_nlm_renames_deinit(struct hf_nlm *nlm);
-/* After hf_nlm_find_named(): where that client has nothing of this owner in this file, and another has that
- * was renamed since, the operation is about that one. True: it is. */
+/* Call after hf_nlm_find_named(). If that client has nothing of this owner in the file, and a renamed client
+ * has, op->client becomes that client. True: it did. */
 bool hf_nlm_find_renamed(struct hf_nlm_op *op);
 /* This owner, by this name, asked for something in this file for itself. */
 void hf_nlm_note_act(const struct hf_nlm_op *op);

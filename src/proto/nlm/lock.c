@@ -2,9 +2,9 @@
 #include "proto/nlm/durable_reply.h"
 #include "proto/nlm/internal.h"
 
-/* Whatever the reply says, what the request ended must not come back: all that the client had before its
- * restart, if the request told of one, and a wait that a run which goes on from what is stored would have
- * again. That wait may have ended with an earlier reply that told the client to ask again. */
+/* Even a refusal waits for the store if the request ended something: the locks of the client's previous life,
+ * or a stored wait that the next run would restore. That wait may have ended with an earlier reply, which
+ * told the client to ask again. */
 static bool ends_something(const struct hf_nlm_op *op)
 {
 	if (op->client && HF_UNLIKELY(hf_recovery_is_state_unstored(op->client)))

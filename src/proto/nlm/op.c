@@ -263,10 +263,9 @@ static void leave_stage(struct hf_nlm_op *op)
 }
 
 /*
- * The caller is looked up anew: what was true of it before may not be true any more. A client sends a call
- * again that is not answered: after the start of a server that stops; and a reclaim of its new life, which
- * cannot be told from one of the life that has ended (a SHARE has no number). A client does not repeat a
- * reclaim that is refused.
+ * Looks the caller up again. Two kinds of call are dropped, so that the client repeats them: any call while
+ * the server stops; and a reclaim after a crash of the client, which may be of either life (a SHARE has no
+ * number). A client does not repeat a reclaim that is refused.
  */
 static void run_on(struct hf_nlm_op *op, const struct hf_nlm_life *life)
 {
