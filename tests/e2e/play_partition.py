@@ -33,7 +33,7 @@ class Partition(Play):
         self.server.wait("clienta's reclaim is refused",
                          lambda server: server.answers("DENIED_GRACE_PERIOD") > refused, 120)  # fmt: skip
         self.assert_bob_has_it_alone()
-        # Its kernel does not tell ada, who works on; whatever she gives back was never hers.
+        # Its kernel does not tell the program ada, which works on. Its UNLOCK must not release bob's lock.
         self.ada.unlocks(0, 10)
         self.assert_bob_has_it_alone()
         self.a.opens("f").is_denied(5, 1)

@@ -73,7 +73,7 @@ class Cuts:
 
 
 def at_once(served, call):
-    """The answers of some clients who all @call(client, number) at the same time: what they do is synced together."""
+    """The answers of some clients that all @call(client, number) at the same time: what they do is synced together."""
     clients = [served.client() for _ in range(N_AT_ONCE)]
     try:
         with concurrent.futures.ThreadPoolExecutor(N_AT_ONCE) as threads:

@@ -255,7 +255,7 @@ class Blocking(Waiting):
         self.assertEqual(self.b.unlock(mine.but(length=5)), nlm.S_GRANTED)
         self.assert_granted(self.b, mine.but(length=5), transport="tcp")
         told = len(self.b.grants.items)
-        self.c.wait_granted(other, count=len(self.c.grants.items) + 3)  # who has not moved is told again and again
+        self.c.wait_granted(other, count=len(self.c.grants.items) + 3)  # an owner that has changed nothing is told again and again
         self.assertEqual(len(self.b.grants.items), told)
         self.assert_denied(self.a, self.lock_of(self.a, 5, 5))
 

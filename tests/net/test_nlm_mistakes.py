@@ -40,7 +40,7 @@ SM_MON, SM_NOTIFY = 2, 6
 
 
 class Notices(Play):
-    """SM_NOTIFY has no authentication: who may say that a client rebooted?"""
+    """SM_NOTIFY has no authentication: which sender may say that a client rebooted?"""
 
     def locks(self, name=None, state=3, **more):
         lock = self.lock_of(self.a, name=name or self.a.name, state=state, **more)

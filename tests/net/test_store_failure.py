@@ -257,7 +257,7 @@ class Failing(Recovering):
         self.held(self.b, 20, 5)
 
     def test_unlock_and_lock_in_one_turn(self):
-        """What was let go is, whatever comes; who asked behind it has nothing."""
+        """The UNLOCK is done, whatever becomes of the store. The LOCK behind it gets nothing."""
         lock = self.held(self.a, 0, 5)
         answers = self.in_one_go(self.a, *((nlm.LOCK, other) for other in self.bulky(self.a)),
                                  (nlm.UNLOCK, lock), (nlm.LOCK, self.lock_of(self.a, 30, 5)))
@@ -362,7 +362,7 @@ class Failing(Recovering):
         self.assertEqual(self.b.grants.matching(lambda heard: heard.grant.fh == self.fh), [])
 
     def test_registration(self):
-        """Who is not registered yet gets nothing at all."""
+        """A client that is not registered yet gets nothing at all."""
         self.held(self.a, 0, 5)
         self.fail_with(self.b, self.lock_of(self.b, 20, 5))
         self.assert_in_outage(self.c.mon("server", transport="tcp")[0], 1)

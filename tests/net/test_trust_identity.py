@@ -393,7 +393,7 @@ class Lists(Exported):
         self.a.free_all(name=lock.name, reserved=True)
 
     def handle_of_secure(self):
-        """As one who may look it up: by a reserved port."""
+        """The handle, looked up as a client may that calls from a reserved port."""
         path = self.make_file("secure")
         self.load((self.exports[0], self.exports[1].replace(", secure: true", ""), self.exports[2]))
         fh = self.handle_of(path, "/secure", "secure")

@@ -476,7 +476,7 @@ class Notices(Reserving, Asked):
         self.assert_held(lock, by=lock.svid)
         self.assert_reserved(conflict)
 
-    # Who does not answer
+    # Hosts that do not answer
 
     def test_h3_silent_statd(self):
         lock = self.hold(self.a)

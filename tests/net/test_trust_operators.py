@@ -154,7 +154,7 @@ class Secrets(OneExport, Play):
 
 
 class OperatorsDoor(Play):
-    """Strangers at the API, and an operator who wants something of it."""
+    """Strangers at the API, and operators with orders."""
 
     n_hosts = 1
     settings = ("api.listen=127.0.0.1:0",)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Tests wait for what they want, and do not sleep and hope: who polls, or lets time pass, does so in one place a language.
+"""Tests wait for what they want, and do not sleep and hope: a test that polls, or lets time pass, does so in one place a language.
 
     test_waits.py TESTS
 """

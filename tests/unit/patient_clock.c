@@ -3,7 +3,7 @@
  *
  * It stands still while the loop has anything to do, and moves on by as much as the loop wanted to sleep when
  * that was in vain: so what the machine takes for itself is no part of any time-out, and a wait in which
- * nothing comes is over soon. Who links this has it in the place of libc's, libuv included.
+ * nothing comes is over soon. A program that links this has it instead of libc's, libuv included.
  */
 #include <dlfcn.h>
 #include <pthread.h>

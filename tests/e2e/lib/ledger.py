@@ -1,7 +1,7 @@
 """What all actors of a storm believe to hold, at one glance.
 
-An actor writes down a lock after it was told of it, and strikes it out before it says that it gives it back: so two who
-stand here for the same slot prove that the server gave it to both.
+An actor writes down a lock after it was told of it, and strikes it out before it says that it gives it back: so two
+actors that stand here for the same slot prove that the server gave it to both.
 """
 
 import math

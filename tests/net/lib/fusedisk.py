@@ -65,7 +65,7 @@ class FuseDisk:
         os.write(self.wake[1], b"!")
 
     def close(self):
-        """Unmounts it; all who wait for it are told that it is no more."""
+        """Unmounts it; all processes that wait for it are told that it is no more."""
         if self.fd < 0:
             return
         with open("/proc/self/mountinfo", encoding="utf-8") as mounts:

@@ -243,7 +243,7 @@ class Stage(threading.Thread):
         self.lock = threading.RLock()
         self.wakers = socket.socketpair()
         self.is_over = False
-        self.settling = []  # who waits until nothing is left to be handled
+        self.settling = []  # events of threads that wait until nothing is left to be handled
         self.broken = []  # exceptions in handlers; the play fails with them
         self.selector.register(self.wakers[0], selectors.EVENT_READ, lambda: self.wakers[0].recv(1))
         self.start()

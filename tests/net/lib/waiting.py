@@ -34,7 +34,7 @@ class Waiting(Play):
         self.await_stat(lambda: host.lock(lock))
 
     def await_stat(self, ask):
-        """What a client sees who asks again and again."""
+        """What a client sees that asks again and again."""
         self.until(ask, "it is granted", passes=lambda stat: stat == nlm.S_GRANTED)
 
     def assert_no_try_has_failed(self, *hosts):

@@ -256,7 +256,7 @@ static void test_a_disk_that_hangs(void **state)
 	snprintf(pipe_path, sizeof(pipe_path), "%s.pipe", path);
 	memset(big, 'x', sizeof(big));
 	assert_int_equal(mkfifo(pipe_path, 0600), 0);
-	assert_int_equal(hf_audit_file_open(&file, pipe_path), -ENXIO); /* nobody reads it */
+	assert_int_equal(hf_audit_file_open(&file, pipe_path), -ENXIO); /* no process reads it */
 	reader = open(pipe_path, O_RDONLY | O_NONBLOCK);
 	assert_int_equal(hf_audit_file_open(&file, pipe_path), 0);
 	assert_int_equal(hf_audit_file_start(file, audit), 0);

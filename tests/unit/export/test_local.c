@@ -255,7 +255,7 @@ static int ask(const char *name, struct hf_lock_client *client, bool wait)
 }
 
 /* It keeps going: what was refused is logged and given back by closing, the rest is released as ever, and
- * who waited for that is served. */
+ * the waiter for that is served. */
 static void test_one_release_of_a_clean_up_fails(void **state)
 {
 	struct hf_local_opened first = opened("a");

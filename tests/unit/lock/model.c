@@ -74,7 +74,7 @@ static void happen(struct model *m, const struct model_waiter *waiter, int why)
 	m->happened[m->n_happened++] = (struct happening){ waiter->id, waiter->file, why, waiter->user };
 }
 
-/* WHO WAITS FOR WHOM */
+/* WHICH OWNER WAITS FOR WHICH */
 
 /* Is the waiter at @at of the queue blocked by @owner directly? */
 static bool is_blocked_by(const struct model *m, int file, int at, int owner)

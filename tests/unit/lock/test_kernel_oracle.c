@@ -2,7 +2,7 @@
  * The kernel as judge over long ranges of few owners: the same random, non-blocking
  * sequence of requests to the engine and to fcntl OFD locks on a file. After
  * each step the answers are compared, and now and then the whole table, byte by
- * byte, by asking both who is in the way of a stranger.
+ * byte: both say which lock is in the way of another owner.
  *
  *	test_kernel_oracle [seed [steps]]    or HF_SEED, HF_STEPS
  *

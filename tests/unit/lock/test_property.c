@@ -1,15 +1,14 @@
 /*
- * Random operations by many owners on few small files; after each one, answer,
- * events and table are compared with the model. The table is what the added and
- * removed events make of it, as a store would keep it, so that the events are
- * proven with it; every now and then also what the walks show, and all
- * invariants are checked.
+ * Random operations by many owners on few small files. After each one, the test
+ * compares answer, events and table with the model. The table is what the added and
+ * removed events make of it, as in a store, so this tests the events, too. Now and
+ * then the test also compares what the walks show, and checks all invariants.
  *
- * Beside it stand the kernel's own locks on files of the same names, as a second
- * judge: it is asked before each request what it thinks of it, does what the engine
- * has done, by its own rules of merging and splitting, and is compared byte by byte
- * now and then. Who waits, what is provisional and what a restart leaves it does not
- * know: that is carried over from the model, and it has to agree to each of it.
+ * The kernel's own locks, on files of the same names, are a second judge. Before each
+ * request the test asks the kernel for its answer. Then the kernel does what the engine
+ * has done, by its own rules of merging and splitting. Now and then both are compared
+ * byte by byte. The kernel does not know waiters, provisional locks and what a restart
+ * leaves: the test takes these from the model, and the kernel must agree to each.
  *
  *	test_property [seed [steps]]    or HF_SEED, HF_STEPS in the environment
  */
@@ -385,7 +384,7 @@ static void compare_counters(void)
 		fail("counter of locks");
 }
 
-/* Who has anything where. */
+/* Which owner has anything in which file? */
 static void compare_involved(void)
 {
 	for (int f = 0; f < FILES; f++) {

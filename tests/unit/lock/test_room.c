@@ -270,7 +270,7 @@ static void test_bytes_are_not_too_few(void **state)
 	}
 }
 
-/* Of any limit: from then on who adds something has to be a client that exists. */
+/* Of any limit: from then on only a client that exists may add something. */
 static void test_an_eighth_makes_it_scarce(void **state)
 {
 	struct hf_lock_target who = target(0, 1, "file", 8), elsewhere = target(0, 1, "elsewhere", 8),

@@ -98,8 +98,8 @@ static void test_a_row_is_cheap(void **state)
 	assert_int_equal(ask(rig, &rig->greedy, 0, "row", ROW - 1), HF_LOCK_E_DEADLOCK);
 }
 
-/* In one turn of the loop time stands still. Who has spent its part waits for nothing that had to be
- * searched. */
+/* In one turn of the loop time stands still. An address that has spent its steps cannot wait for anything
+ * that needs a search. */
 static void test_what_is_spent_is_refused(void **state)
 {
 	struct rig *rig = *state;

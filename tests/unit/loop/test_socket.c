@@ -23,7 +23,7 @@ static void on_patience(struct hf_timer *timer)
 	hf_loop_stop(hf_container_of(timer, struct end, patience)->loop);
 }
 
-/* One read an event, as some do who wait for more. */
+/* One read an event: some users of a socket leave the rest for the next event. */
 static void on_ready(void *user, unsigned int events)
 {
 	struct end *end = user;

@@ -108,7 +108,7 @@ static void test_who_is_registered_does_not_wait_for_who_is_not(void **state)
 	assert_int_equal(new.n_kept, 1);
 }
 
-/* Two who are being registered, one after the other: the second asks first. */
+/* Two clients are being registered, one after the other: the second asks first. */
 static void test_who_asks_later_and_was_registered_earlier(void **state)
 {
 	struct hf_client *earlier, *later;

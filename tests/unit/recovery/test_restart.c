@@ -348,7 +348,7 @@ static void put_waiter(const char *client, uint64_t id)
 	put_record(out, hf_record_encode_waiter(out, &fact));
 }
 
-/* One of a client's, who has it once; the name of its export has one letter. */
+/* A reservation that the client has once. The name of its export has one letter. */
 static void put_reservation_in(const char *export, const char *client, uint64_t id)
 {
 	uint8_t out[HF_RECORD_MAX], blob[64] = { 1, 3, 1, 0, 1, 0, (uint8_t)strlen(client), 0, 0, 0, 1 };

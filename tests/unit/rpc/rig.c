@@ -154,7 +154,7 @@ static void serve_work(void *service, struct hf_rpc_call *call)
 	hf_rpc_reply_void(call);
 }
 
-/* Around each handler: who ran where. */
+/* Around each handler: which one ran on which thread. */
 static void account(struct rig *rig, const struct hf_rpc_call *call)
 {
 	int lane = 0;

@@ -290,7 +290,8 @@ static void test_outcomes(void **state)
 		request = request_to(&peers[i % 2].addr, i % 2 ? HF_RPC_TCP_ONLY : HF_RPC_UDP_ONLY);
 		call_and_run(&world, &o, &request, i / 2);
 		assert_outcome(o, wanted[i / 2], HF_RPC_STAGE_REPLY);
-		/* Who does not know it has not done it; who does not understand it may have. */
+		/* A peer that does not know the call has not executed it. One that cannot read its arguments
+		 * may have. */
 		assert_int_equal(o.result.n_sent, wanted[i / 2] < HF_RPC_OUTCOME_NO_SENSE ? 0 : 1);
 	}
 	peer_close(&peers[0]);

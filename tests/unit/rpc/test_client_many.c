@@ -50,7 +50,7 @@ static void script_rpcbind(const struct heard *heard)
 		reply_word(heard, fleet->peers[host].addr.port);
 }
 
-/* All who can be heard of were. */
+/* Every host that answers has been heard, and every silent one has been asked. */
 static void stop_if_over(struct fleet *fleet)
 {
 	if (fleet->n_healthy_done == N_CALLS / 5 * 4 &&

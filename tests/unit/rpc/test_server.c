@@ -1310,7 +1310,7 @@ static void test_stall_timeout(void **state)
 	rig_stop(&rig);
 }
 
-/* A slow reader who does read is not stalled, however long it takes. */
+/* A slow reader that does read is not stalled, however long it takes. */
 static void test_slow_reader(void **state)
 {
 	struct hf_rpc_limits limits = rig_limits;
@@ -1548,7 +1548,7 @@ static void test_replay_under_way(void **state)
 	assert_int_equal(count_word(tcp[1], 11), 5);
 	assert_int_equal(count_word(tcp[3], 11), 5);
 	check_served(tcp[2], 14); /* nothing else came on it */
-	/* the call is dropped: so is who follows it, and the next repeat is served anew */
+	/* the call is dropped, and so is the repeat that waits for it; the next repeat is served anew */
 	send_count(tcp[1], 15, RIG_COUNT_SUSPEND);
 	rig_wait_suspended(&rig, 1);
 	send_count(tcp[2], 15, RIG_COUNT_SUSPEND);
@@ -1559,7 +1559,7 @@ static void test_replay_under_way(void **state)
 	rig_wait_suspended(&rig, 1);
 	rig_release(&rig, 1);
 	assert_int_equal(count_word(tcp[2], 15), 6);
-	/* who follows goes away before the call ends */
+	/* the connection of the repeat breaks before the call ends */
 	send_count(tcp[1], 18, RIG_COUNT_SUSPEND);
 	rig_wait_suspended(&rig, 1);
 	send_count(tcp[2], 18, RIG_COUNT_SUSPEND);

@@ -286,7 +286,7 @@ static void test_tickets_are_reached_in_order(void **state)
 		assert_false(hf_store_is_idle(kit.store));
 	}
 	kit_settle(&kit);
-	/* A kind with nothing to write does not hold up who waits for all. */
+	/* A kind with nothing to write does not delay a caller that waits for all kinds. */
 	both = kit_put_lock(&kit, hf_store_new_id(kit.store), 2);
 	kit_settle(&kit);
 	assert_true(hf_store_reached(kit.store, HF_STORE_CLIENTS) >= both);

@@ -137,8 +137,8 @@ static void test_foreign_files_are_refused(void **state)
 	kit_deinit(&kit);
 }
 
-/* LMDB's file has the byte order and the word size of who wrote it: the first number after a page's head
- * tells. */
+/* LMDB's file has the byte order and the word size of the machine that wrote it: the first number after a
+ * page's head tells. */
 static void test_files_of_other_machines_are_refused(void **state)
 {
 	static const char *const foreign = "it was written on a machine of another byte order or word size";

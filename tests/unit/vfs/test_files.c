@@ -77,7 +77,7 @@ static void test_one_object_a_file(void **state)
 	hf_file_unref(c);
 }
 
-/* One descriptor serves for all, is counted once and closed once; and who was there first stays. */
+/* One descriptor serves all users of the file, and is counted and closed once. The first hf_file stays. */
 static void test_made_is_open_for_writing(void **state)
 {
 	size_t before = count_own_fds();

@@ -195,7 +195,7 @@ static void test_looked_for_anew_after_it_was_seen(void **state)
 	expect_found(&id);
 }
 
-/* One walk answers all who were told to come later. */
+/* One walk answers all callers that were told to come later. */
 static void test_one_walk_for_all(void **state)
 {
 	struct hf_file_id first = make_file("first"), a = make_file("a"), b;

@@ -1,6 +1,6 @@
 /*
- * Who hears of what the disk did not take. fsync(2) and the like are the test's
- * here, and behave as the kernel's: a loss is told once to each open file
+ * Which clients hear of data that the disk did not take? The test replaces fsync(2) and its
+ * relatives, which behave as the kernel's: a loss is told once to each open file
  * description, of those that were open when it happened.
  */
 #include "folder.h"
