@@ -69,7 +69,7 @@ int hf_recovery_revoke(struct hf_recovery *recovery, const struct hf_lock_view *
 	struct hf_client *client = hf_client_ref(hf_client_of(who.client));
 	int r;
 
-	/* The observers see the lock while it exists, and before they see who gets it. */
+	/* The observers see the lock while it exists, and before they see which waiter gets it. */
 	hf_observe_tell(recovery, &(struct hf_recovery_event){ .kind = HF_EVENT_UNLOCK,
 							       .client = client,
 							       .lock = lock,

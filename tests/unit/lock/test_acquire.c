@@ -1,4 +1,4 @@
-/* Who may have what: conflicts, upgrades, limits, want of memory. */
+/* May this owner have this range: conflicts, upgrades, limits, want of memory. */
 #include "bed.h"
 
 #include <errno.h>
@@ -191,7 +191,7 @@ static void test_split_counts_against_the_limit_but_unlock_does_not(void **state
 	bed_close(&bed);
 }
 
-/* Or one lock and many unlocks would take all memory. */
+/* An unlock that splits a lock adds one. Without a limit, one lock and many unlocks would take all memory. */
 static void test_unlock_counts_against_twice_the_limit(void **state)
 {
 	static const struct hf_lock_limits limits[] = { { .locks_per_client = 2 },
@@ -219,7 +219,8 @@ static void test_unlock_counts_against_twice_the_limit(void **state)
 	}
 }
 
-/* What unlocks made of it is there to be reclaimed, where nothing of it was stored. */
+/* Before the restart the client's unlocks may have split its locks. Where the server has stored nothing, the
+ * client reclaims each part as a new lock. */
 static void test_reclaim_counts_against_twice_the_limit(void **state)
 {
 	static const struct hf_lock_limits limits[] = { { .locks_per_client = 2 },

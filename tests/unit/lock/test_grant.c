@@ -3,7 +3,7 @@
 
 #include <time.h>
 
-/* 1 holds, 11 waits and gets it. */
+/* 1 holds the range; 11 waits for it and gets it. */
 static void grant_to_11(struct bed *bed, enum hf_lock_mode mode)
 {
 	bed_lock(bed, 1, E, 0, 9);
@@ -12,7 +12,7 @@ static void grant_to_11(struct bed *bed, enum hf_lock_mode mode)
 	bed_told(bed);
 }
 
-/* The same, of what another one has a part of. */
+/* The same where 1 holds only a part of the range. */
 static void grant_to_11_around(struct bed *bed)
 {
 	bed_lock(bed, 1, E, 8, 8);
@@ -173,7 +173,8 @@ static void test_grant_downgrades_nothing_of_an_exclusive_one(void **state)
 	assert_locked(bed, 11, "S[0,1] E[2,9]");
 }
 
-/* Its client was granted all of it, in the life that goes on, and may know. */
+/* A reboot takes a lock of the old life from under a grant of the new life. The grant is whole: its client
+ * may have heard of all of it. */
 static void test_whole_after_what_a_reboot_took(void **state)
 {
 	struct bed *bed = *state;
@@ -189,7 +190,8 @@ static void test_whole_after_what_a_reboot_took(void **state)
 	assert_locked(bed, 11, "");
 }
 
-/* What was kept until a shared grant is confirmed is gone with the old life; the grant is not. */
+/* An exclusive lock of the old life stays until a shared grant over it is confirmed. A reboot takes that
+ * lock, and the grant stays. */
 static void test_whole_after_what_was_kept_is_gone(void **state)
 {
 	struct bed *bed = *state;
@@ -207,7 +209,7 @@ static void test_whole_after_what_was_kept_is_gone(void **state)
 	assert_locked(bed, 21, "S[0,0]?");
 }
 
-/* What its owner has given back since does not come again. */
+/* The reboot does not give back what the owner has unlocked of the grant. */
 static void test_changed_before_a_reboot_took_more(void **state)
 {
 	struct bed *bed = *state;
@@ -378,8 +380,8 @@ static void test_doubtful_grant_is_kept_and_weakens_nothing(void **state)
 	assert_int_equal(hf_lock_grant_assume(bed->locks, bed->last_grant), HF_LOCK_E_NOTHING);
 }
 
-/* 11 waits, and another of its threads asks for more of that, and is told so at once; the answer may be heard
- * after that to the older request. */
+/* 11 waits for a shared lock, and another of its threads gets a part of that exclusively, at once. The client
+ * may hear this answer after the one to the older request. */
 static void test_grant_downgrades_nothing_that_was_asked_for_since(void **state)
 {
 	struct bed *bed = *state;
@@ -397,8 +399,8 @@ static void test_grant_downgrades_nothing_that_was_asked_for_since(void **state)
 	}
 }
 
-/* 11 has it exclusively, waits for it shared, and then for a part exclusively: it is told of both, in that
- * order, and its answers come in any. */
+/* 11 has the range exclusively, waits for it shared, and then for a part of it exclusively. It is told of
+ * both grants in that order, and answers them in any order. */
 static void confirm_in_order(struct bed *bed, bool is_last_first)
 {
 	uint64_t shared, exclusive;
@@ -502,7 +504,8 @@ static void test_partial_unlock_is_not_undone_by_a_late_confirmation(void **stat
 	assert_locked(bed, 11, "E[0,2] E[5,9]");
 }
 
-/* What was unlocked is not had again by a late answer, nor when a grant made since is refused. */
+/* The owner has unlocked a part. Neither a late answer to the grant nor the refusal of a later grant gives it
+ * that part again. */
 static void test_late_answer_is_not_what_a_later_grant_was_before(void **state)
 {
 	struct bed *bed = *state;
@@ -680,8 +683,8 @@ static void grant_over_very_many(struct bed *bed, enum hf_lock_mode mode)
 	bed->is_silent = false;
 }
 
-/* To put back each lock would be too much work. The owner has not less than before. */
-static void test_who_has_very_many_shared_ones_there(void **state)
+/* Putting back each lock would be too much work: after the refusal the owner has at least what it had. */
+static void test_refused_grant_over_very_many_shared_locks(void **state)
 {
 	struct bed *bed = *state;
 
@@ -696,7 +699,7 @@ static void test_who_has_very_many_shared_ones_there(void **state)
 	assert_told(bed, "+o1 S[0,9000], -o11 S[0,9001], +o21 E[9001,9001]?, grant o21");
 }
 
-static void test_very_many_shared_ones_confirmed(void **state)
+static void test_confirmed_grant_over_very_many_shared_locks(void **state)
 {
 	struct bed *bed = *state;
 
@@ -706,7 +709,7 @@ static void test_very_many_shared_ones_confirmed(void **state)
 	assert_locked(bed, 11, "E[0,9001]");
 }
 
-static void test_who_has_very_many_exclusive_ones_there(void **state)
+static void test_cancelled_grant_over_very_many_exclusive_locks(void **state)
 {
 	struct bed *bed = *state;
 
@@ -720,7 +723,7 @@ static void test_who_has_very_many_exclusive_ones_there(void **state)
 }
 
 /* Shared over exclusive ones: these stay, and so does what is between them. */
-static void test_who_has_very_many_and_wants_less(void **state)
+static void test_shared_grant_over_very_many_locks(void **state)
 {
 	struct bed *bed = *state;
 
@@ -735,8 +738,8 @@ static void test_who_has_very_many_and_wants_less(void **state)
 	assert_locked(bed, 21, "E[9001,9001]?");
 }
 
-/* The second time it is no work any more. */
-static void test_very_many_are_few_after_a_grant(void **state)
+/* After one such grant the owner has few locks there: the next refusal puts back each of them. */
+static void test_very_many_locks_are_few_after_a_grant(void **state)
 {
 	struct bed *bed = *state;
 	uint64_t tag;
@@ -755,7 +758,7 @@ static void test_very_many_are_few_after_a_grant(void **state)
 }
 
 /* Another grant in flight of the same owner, of a part: either may end first, in each way. */
-static void test_very_many_and_another_grant(void **state)
+static void test_very_many_locks_and_another_grant(void **state)
 {
 	struct bed *bed = *state;
 	uint64_t other;
@@ -772,7 +775,7 @@ static void test_very_many_and_another_grant(void **state)
 	assert_locked(bed, 11, "S[0,9001]");
 }
 
-static void test_who_has_many_locks_there_is_granted(void **state)
+static void test_grant_over_many_locks(void **state)
 {
 	struct bed *bed = *state;
 
@@ -832,13 +835,13 @@ int main(void)
 		bed_test_of(test_undone_grant_leaves_what_another_one_has),
 		bed_test_of(test_cancelled_grant_leaves_what_another_one_has),
 		bed_test_of(test_cancel_matches_range_and_mode),
-		bed_test_of(test_who_has_very_many_shared_ones_there),
-		bed_test_of(test_very_many_shared_ones_confirmed),
-		bed_test_of(test_who_has_very_many_exclusive_ones_there),
-		bed_test_of(test_who_has_very_many_and_wants_less),
-		bed_test_of(test_very_many_are_few_after_a_grant),
-		bed_test_of(test_very_many_and_another_grant),
-		bed_test_of(test_who_has_many_locks_there_is_granted),
+		bed_test_of(test_refused_grant_over_very_many_shared_locks),
+		bed_test_of(test_confirmed_grant_over_very_many_shared_locks),
+		bed_test_of(test_cancelled_grant_over_very_many_exclusive_locks),
+		bed_test_of(test_shared_grant_over_very_many_locks),
+		bed_test_of(test_very_many_locks_are_few_after_a_grant),
+		bed_test_of(test_very_many_locks_and_another_grant),
+		bed_test_of(test_grant_over_many_locks),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

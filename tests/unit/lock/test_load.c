@@ -1,5 +1,5 @@
-/* A load of many locks at a restart: it must come out as if each had been looked at alone, in whatever order.
- */
+/* A load of many locks at a restart: the result must be the same as that of loading each lock alone, in any
+ * order. */
 #include "bed.h"
 
 #include "base/cleanup.h"

@@ -1,4 +1,4 @@
-/* A table outside that refuses: which requests of an owner it counts for. */
+/* A table outside that refuses: for which requests of an owner does its answer count? */
 #include "bed.h"
 
 #include <errno.h>

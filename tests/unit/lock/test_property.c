@@ -399,7 +399,7 @@ static void compare_involved(void)
 
 /* THE KERNEL */
 
-/* The request as it is: what becomes of the owner's other ranges is its own affair. */
+/* The request as it is. The kernel's own rules decide what becomes of the owner's other ranges. */
 static void kernel_does(const struct model_request *r, uint8_t mode)
 {
 	if (!kernel_set(&w.kernels[r->file], r->owner, (enum hf_lock_mode)mode,
@@ -409,7 +409,8 @@ static void kernel_does(const struct model_request *r, uint8_t mode)
 	w.is_plain = true;
 }
 
-/* One byte less, or one more, than what it has of it. */
+/* Brings one byte of the kernel's locks in line with the model: to a weaker mode, or else to a stronger one.
+ */
 static void follow_byte(int file, int owner, int at, bool is_less)
 {
 	uint8_t mode = w.model.cells[file][owner][at].mode, *there = &w.there[file][owner][at];

@@ -174,7 +174,7 @@ static unsigned int reserve_many(const char *prefix, bool reclaim)
 	return n;
 }
 
-/* As many as it may have, it had before, and no more. */
+/* The client cannot have had more than its limit before the restart: it may not reclaim more. */
 static void test_reclaimed_reservations_are_limited(void **state)
 {
 	open_with((struct hf_lock_limits){ .reservations = 8, .reservations_per_client = 3 });

@@ -126,7 +126,7 @@ static void test_what_is_spent_is_refused(void **state)
 	assert_int_equal(ask(rig, &rig->greedy, 0, "row", FAR), HF_LOCK_E_QUEUED);
 }
 
-/* The wide one at the end lets each of the row be looked at when it goes, and that is charged, too. */
+/* When the wide waiter at the end leaves, each waiter of the row is looked at. That is charged, too. */
 static void test_leaving_a_row_is_charged(void **state)
 {
 	struct rig *rig = *state;

@@ -14,7 +14,7 @@ static void wait_for(const char *file)
 	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_E_QUEUED);
 }
 
-/* Its number, which it said over a connection. */
+/* Gives the client a number that it said over a connection. */
 static void say_for_sure(int32_t number)
 {
 	a()->sm_state = number;
@@ -106,8 +106,8 @@ static void lock_as(int32_t said, const char *file)
 	assert_int_equal(hf_lock_acquire(hf_recovery_locks(w.recovery), &request, NULL), HF_LOCK_OK);
 }
 
-/* The host was restarted, and locks with its new number 5 while a forged notice is checked. Silence confirms
- * that one. The host's own notice is late. */
+/* The host was restarted, and locks with its new number 5 while a forged notice is checked. The host's
+ * silence confirms the forged notice. The host's own notice is late. */
 static void test_what_is_taken_during_a_check_stays_with_the_number_in_its_lock(void **state)
 {
 	say_for_sure(3);
@@ -137,7 +137,8 @@ static void lock_while_it_is_forged(int32_t number)
 	assert_int_equal(world_unreclaimed(&w), 1);
 }
 
-/* The forger sends it again while the host is down. The LOCK was not of a life two restarts later. */
+/* The forger sends the notice again while the host is down. Its number is two restarts later: the LOCK cannot
+ * be of that life. */
 static void test_what_is_taken_while_a_far_notice_is_checked_goes_when_it_comes_again(void **state)
 {
 	lock_while_it_is_forged(7);
@@ -145,7 +146,8 @@ static void test_what_is_taken_while_a_far_notice_is_checked_goes_when_it_comes_
 	assert_int_equal(world_unreclaimed(&w), 0);
 }
 
-/* It may have been of the next life: a statd that was started too early gives the number before. */
+/* The number is one restart later. The LOCK may be of that life: a statd that was started too early gives the
+ * number before. */
 static void test_what_is_taken_while_the_next_notice_is_checked_stays_when_it_comes_again(void **state)
 {
 	lock_while_it_is_forged(5);

@@ -97,7 +97,7 @@ static void test_they_hold_grace_until_they_are_back(void **state)
 	assert_int_equal(disk_count(&w.disk, HF_RECORD_RESERVATION), 0);
 }
 
-/* Its owner does not know that it is back: it was told to ask again, since nothing could be promised. */
+/* The first reclaim is served, but cannot be promised: the owner is told to ask again, and does. */
 static void restart_and_reclaim_twice(void)
 {
 	struct hf_lock_reservation_view view;
@@ -217,7 +217,7 @@ static void test_late_ones_are_forgotten_in_time(void **state)
 	assert_int_equal(reclaim(a(), 1, 2), HF_LOCK_E_GRACE);
 }
 
-/* A reservation of the owner's stands in the way of no lock, nor a lock in that of a reservation. */
+/* Reservations and locks never conflict with each other. */
 static void test_locks_in_between_are_no_conflict(void **state)
 {
 	assert_int_equal(world_lock(&w, a(), 1, "s", 0, 9), HF_LOCK_OK);

@@ -399,7 +399,7 @@ static bool is_loaded(const char *id)
 }
 
 /* They were granted by two names of a directory, the later one while it was not exported by the other name.
- * The store returns them in the order of their ids, or of their places in the file. */
+ * The store returns them in the order of their ids, or of their positions in the file. */
 static void test_later_one_of_conflicting_records_is_true(void **state)
 {
 	world_turn(&w);

@@ -183,7 +183,7 @@ static void test_connection_is_a_sign_of_life(void **state)
 	assert_int_equal(count_released(), 1);
 }
 
-/* No look of the server finds one of them open. */
+/* Each connection is over before the server looks. */
 static void test_short_connections_are_signs_of_life(void **state)
 {
 	hold_and_wait();
