@@ -331,6 +331,7 @@ static const char *check_file(struct hf_lock_file *file, struct hf_check *check)
 
 	FAIL_UNLESS(hf_lock_file_find(check->locks, hash, handle) == file);
 	FAIL_UNLESS(file->n_holdings || file->n_reservation_records);
+	FAIL_UNLESS(hf_crowd_is_right(file));
 	check->n_file_locks = check->n_file_ghosts = 0;
 	PASS_ON(check_trees(file, HF_LOCK_SHARED, check));
 	PASS_ON(check_trees(file, HF_LOCK_EXCLUSIVE, check));

@@ -88,6 +88,8 @@ int hf_locks_new(struct hf_locks **locksp, const struct hf_locks_options *option
 	hf_list_init(&locks->unreclaimed);
 	hf_list_init(&locks->unreclaimed_reservations);
 	hf_list_init(&locks->dirty);
+	for (size_t i = 0; i < HF_N_CROWDS; i++)
+		hf_list_init(&locks->crowds[i]);
 	init_pools(locks);
 	set_limits(&locks->limits, &options->limits);
 	hf_room_init(locks);

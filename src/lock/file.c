@@ -73,6 +73,7 @@ struct hf_lock_file *hf_lock_file_make(struct hf_locks *locks, uint64_t hash, st
 	hf_list_init(&file->queue);
 	hf_list_init(&file->reservations);
 	hf_link_init(&file->in_dirty);
+	hf_link_init(&file->in_crowd);
 	hf_hashtable_insert(&locks->files, &file->node, hash);
 	hf_rb_append(&locks->by_id, &file->by_id);
 	locks->n.files++;
@@ -83,7 +84,8 @@ void hf_lock_file_free_if_unused(struct hf_locks *locks, struct hf_lock_file *fi
 {
 	if (file->n_holdings || file->n_reservation_records)
 		return;
-	assert(!file->n_locks && !file->n_ghosts && !file->n_waiters && !file->n_reservations);
+	assert(!file->n_locks && !file->n_ghosts && !file->n_waiters && !file->n_reservations &&
+	       !file->crowd);
 	if (locks->recent->file == file)
 		locks->recent->file = NULL;
 	hf_link_remove(&file->in_dirty);

@@ -220,6 +220,7 @@ static void count(struct hf_locks *locks, const struct hf_lock *lock, int n)
 		return;
 	}
 	holding->file->n_locks += n32;
+	hf_crowd_note(locks, holding->file);
 	client->n_locks += n32;
 	client->group->n_locks += n32;
 	locks->n.locks += n64;

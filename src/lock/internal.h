@@ -133,6 +133,8 @@ struct hf_lock_file {
 	struct hf_range dirty_range;
 	uint64_t walk; /* deadlock.c: the walk that n_walked belongs to */
 	uint32_t n_walked;
+	struct hf_link in_crowd; /* in one of locks->crowds, if it has many locks, waiters or reservations */
+	uint8_t crowd;           /* which; 0: none */
 	uint8_t handle_len;
 	uint8_t handle[HF_LOCK_HANDLE_MAX];
 };
@@ -185,6 +187,11 @@ struct hf_walk_memo {
 	enum hf_lock_mode mode;
 };
 
+/* A file with so many locks, waiters and reservations together is in a crowd. The last crowd is beyond the
+ * sum of three numbers of 32 bits. */
+#define HF_CROWD    8
+#define HF_N_CROWDS 32
+
 struct hf_locks {
 	struct hf_hashtable files;
 	struct hf_hashtable owners;
@@ -197,6 +204,7 @@ struct hf_locks {
 	struct hf_list unreclaimed; /* locks, including ghosts */
 	struct hf_list unreclaimed_reservations;
 	struct hf_list dirty;
+	struct hf_list crowds[HF_N_CROWDS]; /* files by their size, see crowd.c */
 	struct hf_pool lock_pool;
 	struct hf_tree_pools trees;
 	size_t n_owed; /* locks that another one replaces without a reservation, see hf_holding_reserve() */
@@ -357,6 +365,18 @@ struct hf_lock *hf_lock_file_conflict_at(const struct hf_lock_file *file, const 
 /* A conflicting lock of @file that is not of @me (which may be NULL), or NULL. O(log n). */
 struct hf_lock *hf_lock_file_conflict(const struct hf_lock_file *file, const struct hf_holding *me,
 				      struct hf_range range, enum hf_lock_mode mode);
+
+/* crowd.c: which file has the most? */
+
+void hf_crowd_move(struct hf_locks *locks, struct hf_lock_file *file);
+/* The file has one lock, waiter or reservation more or less, or several. */
+static inline void hf_crowd_note(struct hf_locks *locks, struct hf_lock_file *file)
+{
+	if (HF_UNLIKELY(file->crowd ||
+			(uint64_t)file->n_locks + file->n_waiters + file->n_reservations >= HF_CROWD))
+		hf_crowd_move(locks, file);
+}
+bool hf_crowd_is_right(const struct hf_lock_file *file); /* for hf_locks_check() */
 
 /* waiters.c: the queue of a file. */
 

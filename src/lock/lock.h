@@ -40,6 +40,7 @@
  *	-------------------------------------------------------- ground
  *	room.c       may the lock table grow?
  *	steps.c      how many steps of searches may one address cause?
+ *	crowd.c      which file has the most locks, waiters or reservations?
  *	tree_check.c  does every invariant of a set hold? (for tests)
  *	tree_build.c  a set from locks that are in order
  *	tree.c       sets of locks by range: which lock overlaps this range, in O(log n)
@@ -597,6 +598,8 @@ void hf_lock_show_limits(const struct hf_locks *locks, struct hf_limit_use uses[
 /* The same for one client and its address. */
 void hf_lock_show_client_limits(const struct hf_locks *locks, const struct hf_lock_client *client,
 				struct hf_limit_use uses[HF_N_LIMITS]);
+/* The most that any file uses. Visits few thousand files at most, the largest first (crowd.c). */
+void hf_lock_show_file_limits(const struct hf_locks *locks, struct hf_limit_use uses[HF_N_LIMITS]);
 void hf_lock_count(const struct hf_locks *locks, struct hf_lock_counters *countersp);
 /* How many steps of searches were charged to clients since the last call of this function. A step takes 10 to
  * 50 ns. */

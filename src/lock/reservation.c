@@ -169,6 +169,7 @@ static void count(struct hf_locks *locks, struct hf_lock_reservation *reservatio
 	reservation->count += n;
 	reservation->n_unsure = HF_MIN(reservation->n_unsure, reservation->count);
 	reservation->file->n_reservations += n;
+	hf_crowd_note(locks, reservation->file);
 	reservation->client->n_reservations += n;
 	reservation->client->group->n_reservations += n;
 	locks->n.reservations += (uint64_t)(int64_t)(int32_t)n;

@@ -214,6 +214,7 @@ static void insert(struct hf_locks *locks, struct hf_waiter *waiter)
 	hf_list_push_back(&holding->waiters, &waiter->in_holding);
 	if (file->n_waiters++ == 0)
 		insert_file_by_id(locks, file);
+	hf_crowd_note(locks, file);
 	holding->owner->n_waiters++;
 	locks->n.waiters++;
 }
@@ -249,6 +250,7 @@ void hf_waiters_remove(struct hf_locks *locks, struct hf_waiter *waiter)
 		hf_rb_erase(&locks->waiting, &file->in_waiting, NULL);
 		locks->n_waiting--;
 	}
+	hf_crowd_note(locks, file);
 	holding->owner->n_waiters--;
 	locks->n.waiters--;
 }

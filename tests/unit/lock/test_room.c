@@ -135,6 +135,69 @@ static void test_refusals_are_counted_by_limit(void **state)
 	assert_int_equal(use_of(HF_LIMIT_OWNER_BYTES, -1).refused, 0);
 }
 
+static void expect_most(uint64_t locks, uint64_t waiters, uint64_t reservations)
+{
+	struct hf_limit_use uses[HF_N_LIMITS] = { 0 };
+
+	hf_lock_show_file_limits(rig.locks, uses);
+	assert_int_equal(uses[HF_LIMIT_LOCKS_PER_FILE].used, locks);
+	assert_int_equal(uses[HF_LIMIT_WAITERS_PER_FILE].used, waiters);
+	assert_int_equal(uses[HF_LIMIT_RESERVATIONS_PER_FILE].used, reservations);
+}
+
+static void lock_many(const char *file, uint64_t from, uint64_t to)
+{
+	for (uint64_t i = from; i < to; i++)
+		assert_int_equal(ask(0, 1, file, 2 * i, 0, false), HF_LOCK_OK);
+}
+
+static void unlock(const char *file, uint64_t from, uint64_t to)
+{
+	struct hf_lock_target who = target(0, 1, file, 0);
+
+	assert_int_equal(hf_lock_release(rig.locks, &who, (struct hf_range){ 2 * from, 2 * to }), HF_LOCK_OK);
+}
+
+static void test_the_most_in_one_file(void **state)
+{
+	open_with((struct hf_lock_limits){ 0 });
+	expect_most(0, 0, 0);
+	for (uint64_t n = 1; n <= 300; n++) {
+		lock_many("file", n - 1, n);
+		expect_most(n, 0, 0);
+	}
+	lock_many("small", 0, 5);
+	for (uint64_t n = 1; n <= 20; n++) {
+		assert_int_equal(ask(2, n, "small", 0, 0, true), HF_LOCK_E_QUEUED);
+		assert_int_equal(reserve(1, "other", (uint32_t)n), HF_LOCK_OK);
+		expect_most(300, n, n);
+	}
+	for (uint64_t n = 300; n > 25; n--) {
+		unlock("file", n - 1, n - 1);
+		expect_most(n - 1, 20, 20);
+		assert_null(hf_locks_check(rig.locks));
+	}
+	unlock("file", 0, 24);
+	expect_most(25, 20, 20); /* the small one and its waiters */
+}
+
+/* Not all files are visited, but the largest are. */
+static void test_the_most_in_one_of_many_files(void **state)
+{
+	char file[8];
+
+	open_with((struct hf_lock_limits){ 0 });
+	lock_many("most", 0, 16);
+	for (unsigned int i = 0; i < 5000; i++) {
+		snprintf(file, sizeof(file), "%u", i);
+		lock_many(file, 0, 10);
+	}
+	lock_many("few", 0, 1);
+	expect_most(16, 0, 0);
+	unlock("most", 0, 15);
+	expect_most(10, 0, 0);
+}
+
 static void test_half_of_the_waiters(void **state)
 {
 	char file[8];
@@ -303,6 +366,8 @@ int main(void)
 #define T(name) cmocka_unit_test_teardown(name, teardown)
 		T(test_half_of_the_locks),
 		T(test_refusals_are_counted_by_limit),
+		T(test_the_most_in_one_file),
+		T(test_the_most_in_one_of_many_files),
 		T(test_half_of_the_waiters),
 		T(test_half_of_the_reservations),
 		T(test_reclaimed_reservations_are_limited),
