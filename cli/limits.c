@@ -15,9 +15,11 @@ static double percent_of(const json_t *limit)
 	return json_is_number(used) && max > 0 ? 100 * json_number_value(used) / max : 0;
 }
 
+/* A cache may be full for ever. */
 static bool is_tight(const json_t *limit)
 {
-	return percent_of(limit) >= TIGHT || json_integer_value(json_object_get(limit, "refused"));
+	return !json_is_true(json_object_get(limit, "is_cache")) &&
+	       (percent_of(limit) >= TIGHT || json_integer_value(json_object_get(limit, "refused")));
 }
 
 static const char *number(char out[32], const json_t *limit, const char *key)

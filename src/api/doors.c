@@ -220,7 +220,7 @@ void hf_api_door_sends(struct hf_api *api, struct MHD_Connection *connection, si
 		api->n_sending += n_bytes;
 	}
 	while (api->n_sending > HF_API_MAX_SENDING && end_another(api, door))
-		;
+		api->n_answers_ended++;
 	pthread_mutex_unlock(&api->lock);
 }
 
@@ -256,12 +256,15 @@ void hf_api_sweep_doors(struct hf_api *api, uint64_t now)
 	pthread_mutex_unlock(&api->lock);
 }
 
-void hf_api_render_door_limit(struct hf_api *api, struct hf_limit_use uses[HF_N_LIMITS])
+void hf_api_render_door_limits(struct hf_api *api, struct hf_limit_use uses[HF_N_LIMITS])
 {
 	pthread_mutex_lock(&api->lock);
 	uses[HF_LIMIT_API_CONNECTIONS] = (struct hf_limit_use){ .used = api->n_doors,
 								.max = HF_API_MAX_DOORS,
 								.refused = api->n_doors_shut };
+	uses[HF_LIMIT_API_ANSWER_BYTES] = (struct hf_limit_use){ .used = api->n_sending,
+								 .max = HF_API_MAX_SENDING,
+								 .refused = api->n_answers_ended };
 	pthread_mutex_unlock(&api->lock);
 }
 

@@ -246,6 +246,7 @@ struct hf_api {
 	size_t n_doors;              /* (q) */
 	uint64_t n_doors_shut;       /* (q) because there were too many */
 	size_t n_sending;            /* (q) bytes of answers on their way */
+	uint64_t n_answers_ended;    /* (q) because they took too much */
 	_Atomic uint64_t handshakes[HF_TLS_N_RESULTS];
 	pthread_cond_t door_changed;
 	struct hf_task task;
@@ -272,7 +273,7 @@ void hf_api_set_door(struct hf_api *api, struct MHD_Connection *connection, enum
 void hf_api_door_sends(struct hf_api *api, struct MHD_Connection *connection, size_t n_bytes);
 void hf_api_sweep_doors(struct hf_api *api, uint64_t now); /* on the loop */
 size_t hf_api_count_doors(struct hf_api *api);
-void hf_api_render_door_limit(struct hf_api *api, struct hf_limit_use uses[HF_N_LIMITS]);
+void hf_api_render_door_limits(struct hf_api *api, struct hf_limit_use uses[HF_N_LIMITS]);
 /* For the end: waits a moment for answers that are on their way. */
 void hf_api_await_answers(struct hf_api *api);
 

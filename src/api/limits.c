@@ -8,7 +8,8 @@
 static bool is_by_client(enum hf_limit limit)
 {
 	return limit == HF_LIMIT_WAITERS_PER_CLIENT || limit == HF_LIMIT_LOCKS_PER_CLIENT ||
-	       limit == HF_LIMIT_LOCK_BYTES_PER_CLIENT || limit == HF_LIMIT_RESERVATIONS_PER_CLIENT;
+	       limit == HF_LIMIT_LOCK_BYTES_PER_CLIENT || limit == HF_LIMIT_OWNER_BYTES_PER_CLIENT ||
+	       limit == HF_LIMIT_RESERVATIONS_PER_CLIENT;
 }
 
 void hf_api_begin_limits(struct hf_api_request *request)
@@ -19,18 +20,21 @@ void hf_api_begin_limits(struct hf_api_request *request)
 	if (options->limits.show)
 		options->limits.show(options->limits.user, request->limits);
 	hf_lock_show_limits(hf_recovery_locks(options->recovery), request->limits);
+	hf_lock_show_file_limits(hf_recovery_locks(options->recovery), request->limits);
 	hf_clients_show_limits(hf_recovery_clients(options->recovery), request->limits);
-	hf_api_render_door_limit(api, request->limits);
+	hf_api_render_door_limits(api, request->limits);
 	hf_events_show_limit(&api->events, request->limits);
 }
 
 void hf_api_note_limits(struct hf_api_request *request, const struct hf_client *client)
 {
+	const struct hf_api_options *options = &request->api->options;
 	struct hf_limit_use uses[HF_N_LIMITS] = { 0 };
 
-	hf_lock_show_client_limits(hf_recovery_locks(request->api->options.recovery), &client->locking, uses);
-	for (size_t i = HF_LIMIT_WAITERS_PER_CLIENT; i <= HF_LIMIT_RESERVATIONS; i++)
-		if (uses[i].used > request->limits[i].used) { /* never where it is unknown */
+	hf_lock_show_client_limits(hf_recovery_locks(options->recovery), &client->locking,
+				   hf_loop_now(options->loop), uses);
+	for (size_t i = HF_LIMIT_WAITERS_PER_CLIENT; i <= HF_LIMIT_LOCK_SEARCHES; i++)
+		if (uses[i].used > request->limits[i].used) {
 			request->limits[i].used = uses[i].used;
 			request->limit_users[i] = client->serial;
 		}
@@ -90,14 +94,12 @@ json_t *hf_api_render_limits(struct hf_api_request *request)
 
 		if (!use->max)
 			continue;
-		json_array_append_new(all, json_pack("{s:s,s:s,s:o,s:I,s:I,s:o}", "name", hf_limits[i].name,
-						     "what", hf_limits[i].help, "used",
-						     use->used == HF_LIMIT_USE_UNKNOWN
-							     ? json_null()
-							     : json_integer((json_int_t)use->used),
-						     "max", (json_int_t)use->max, "refused",
-						     (json_int_t)use->refused, "by",
-						     hf_api_render_text(request->limit_by[i])));
+		json_array_append_new(all,
+				      json_pack("{s:s,s:s,s:I,s:I,s:I,s:b,s:o}", "name", hf_limits[i].name,
+						"what", hf_limits[i].help, "used", (json_int_t)use->used,
+						"max", (json_int_t)use->max, "refused",
+						(json_int_t)use->refused, "is_cache", hf_limits[i].is_cache,
+						"by", hf_api_render_text(request->limit_by[i])));
 	}
 	return json_pack("{s:o}", "limits", all);
 }

@@ -299,7 +299,7 @@ static void put_limits(FILE *out, const struct hf_limit_use *uses)
 		for (size_t i = 0; i < HF_N_LIMITS; i++) {
 			const uint64_t values[] = { uses[i].used, uses[i].max, uses[i].refused };
 
-			if (uses[i].max && values[m] != HF_LIMIT_USE_UNKNOWN)
+			if (uses[i].max)
 				put_label(out, metrics[m], "limit", hf_limits[i].name, values[m]);
 		}
 	}

@@ -161,14 +161,17 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 	[HF_METRIC_LIMIT_USED] = { "holdfast_limit_used", HF_METRIC_GAUGE, "limit",
 				   "How much of a limit is used; of a limit for each client or address: by "
 				   "the "
-				   "one that uses the most. Absent where it is not counted." },
+				   "one that uses the most, and the same of limits for each file, session "
+				   "and loop." },
 	[HF_METRIC_LIMIT_MAX] = { "holdfast_limit_max", HF_METRIC_GAUGE, "limit",
-				  "The limit. Beyond it the server refuses or drops calls, or closes "
-				  "connections." },
+				  "The limit. Beyond it the server refuses or drops calls, closes "
+				  "connections, or forgets the oldest entry." },
 	[HF_METRIC_LIMIT_REFUSED] = { "holdfast_limit_refused_total", HF_METRIC_COUNTER, "limit",
 				      "Calls that were refused or dropped, and connections that were refused "
 				      "or "
-				      "closed, because the limit was reached." },
+				      "closed, because the limit was reached; of lists that forget their "
+				      "oldest entry: "
+				      "entries that were forgotten early." },
 	[HF_METRIC_EVENTS_LOST] = { "holdfast_events_lost_total", HF_METRIC_COUNTER, "",
 				    "Events that readers of /api/v1/events missed because they were too "
 				    "slow." },

@@ -663,10 +663,13 @@ static void show_limits(void *user, struct hf_limit_use uses[HF_N_LIMITS])
 
 	hf_rpc_server_show_limits(d->rpc, uses);
 	hf_nsm_show_limits(d->nsm, uses);
+	hf_nlm_show_limits(d->nlm, uses);
 	if (d->config->exports.n)
 		hf_file_service_show_limits(d->files, uses);
 	if (d->portmap)
 		hf_portmap_show_limits(d->portmap, uses);
+	if (d->usage)
+		hf_usage_show_limit(d->usage, &uses[HF_LIMIT_USAGE_PAIRS]);
 }
 
 static int make_api(struct daemon *d)

@@ -374,6 +374,7 @@ struct hf_local *hf_file_service_local(struct hf_file_service *service)
 void hf_file_service_show_limits(struct hf_file_service *service, struct hf_limit_use uses[HF_N_LIMITS])
 {
 	hf_exports_show_limits(service->exports, uses);
+	hf_mount_show_limits(&service->mount, uses);
 	if (hf_export_table_has_local_locks(&service->export_table))
 		hf_local_show_limit(service->local, &uses[HF_LIMIT_LOCAL_FILES]);
 }

@@ -187,11 +187,12 @@ enum hf_named hf_client_names_is_in_domain(struct hf_client_names *names, const 
 	return search.is_found ? HF_NAMED_YES : HF_NAMED_NO;
 }
 
-/* Of the two queues the one that is longer. */
-void hf_client_names_show_limit(struct hf_client_names *names, struct hf_limit_use *use)
+void hf_client_names_show_limits(struct hf_client_names *names, struct hf_limit_use uses[HF_N_LIMITS])
 {
-	hf_lookups_show_limit(names->hosts, use);
-	hf_lookups_show_limit(names->peers, use);
+	hf_lookups_show_limit(names->hosts, &uses[HF_LIMIT_NAME_LOOKUPS]); /* the longer queue counts */
+	hf_lookups_show_limit(names->peers, &uses[HF_LIMIT_NAME_LOOKUPS]);
+	hf_lookups_show_remembered(names->hosts, &uses[HF_LIMIT_NAMES_REMEMBERED]);
+	hf_lookups_show_remembered(names->peers, &uses[HF_LIMIT_ADDRESSES_REMEMBERED]);
 }
 
 void hf_client_names_renew(struct hf_client_names *names)

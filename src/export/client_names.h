@@ -56,7 +56,7 @@ enum hf_named hf_client_names_is_in_domain(struct hf_client_names *names, const 
 					   const struct hf_addr *client);
 /* The next use of each name asks anew; until that is answered, what is known counts. */
 void hf_client_names_renew(struct hf_client_names *names);
-void hf_client_names_show_limit(struct hf_client_names *names, struct hf_limit_use *use);
+void hf_client_names_show_limits(struct hf_client_names *names, struct hf_limit_use uses[HF_N_LIMITS]);
 /* On a thread that may wait: until the look-ups of the name, or of the client's address if it is NULL, have
  * been made; at most @ns. */
 void hf_client_names_wait(struct hf_client_names *names, const char *name, const struct hf_addr *client,

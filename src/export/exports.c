@@ -468,7 +468,7 @@ struct hf_files *hf_exports_files(struct hf_exports *exports)
 
 void hf_exports_show_limits(struct hf_exports *exports, struct hf_limit_use uses[HF_N_LIMITS])
 {
-	hf_client_names_show_limit(exports->names, &uses[HF_LIMIT_NAME_LOOKUPS]);
+	hf_client_names_show_limits(exports->names, uses);
 	if (exports->groups)
-		hf_groups_show_limit(exports->groups, &uses[HF_LIMIT_GROUP_LOOKUPS]);
+		hf_groups_show_limits(exports->groups, uses);
 }

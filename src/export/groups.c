@@ -91,9 +91,10 @@ void hf_groups_wait(struct hf_groups *groups, uint32_t uid, uint64_t ns)
 	hf_lookups_wait(groups->users, hf_bytes_of(&uid, sizeof(uid)), ns);
 }
 
-void hf_groups_show_limit(struct hf_groups *groups, struct hf_limit_use *use)
+void hf_groups_show_limits(struct hf_groups *groups, struct hf_limit_use uses[HF_N_LIMITS])
 {
-	hf_lookups_show_limit(groups->users, use);
+	hf_lookups_show_limit(groups->users, &uses[HF_LIMIT_GROUP_LOOKUPS]);
+	hf_lookups_show_remembered(groups->users, &uses[HF_LIMIT_USERS_REMEMBERED]);
 }
 
 int hf_groups_new(struct hf_groups **groupsp, const struct hf_group_source *source)

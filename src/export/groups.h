@@ -41,5 +41,5 @@ HF_DEFINE_CLEANUP(struct hf_groups *, hf_groups_free)
  * names. -EAGAIN: they are being looked up, or will be, or that failed. Does not block. */
 int hf_groups_find(struct hf_groups *groups, uint32_t uid, const struct hf_group_list **listp);
 /* On a thread that may wait: until they have been looked up; at most @ns. */
-void hf_groups_show_limit(struct hf_groups *groups, struct hf_limit_use *use);
+void hf_groups_show_limits(struct hf_groups *groups, struct hf_limit_use uses[HF_N_LIMITS]);
 void hf_groups_wait(struct hf_groups *groups, uint32_t uid, uint64_t ns);

@@ -53,7 +53,8 @@ struct hf_lookups {
 	struct hf_list others; /* likewise */
 	struct hf_list waiting;
 	size_t n_waiting;
-	uint64_t n_refused; /* calls that found no room for their question */
+	uint64_t n_forgotten; /* answers that made room */
+	uint64_t n_refused;   /* calls that found no room for their question */
 	size_t n_threads;
 	size_t n_idle;
 	bool is_over;
@@ -113,6 +114,7 @@ static bool remove_oldest(struct hf_lookups *lookups, struct hf_list *list)
 		if (entry->is_asked)
 			continue;
 		remove_entry(lookups, entry);
+		lookups->n_forgotten++;
 		return true;
 	}
 	return false;
@@ -370,6 +372,15 @@ void hf_lookups_show_limit(struct hf_lookups *lookups, struct hf_limit_use *use)
 	use->refused += lookups->n_refused;
 	pthread_mutex_unlock(&lookups->lock);
 	use->max = lookups->options.max_waiting;
+}
+
+void hf_lookups_show_remembered(struct hf_lookups *lookups, struct hf_limit_use *use)
+{
+	pthread_mutex_lock(&lookups->lock);
+	*use = (struct hf_limit_use){ .used = lookups->entries.n,
+				      .max = lookups->options.max_entries,
+				      .refused = lookups->n_forgotten };
+	pthread_mutex_unlock(&lookups->lock);
 }
 
 void hf_lookups_renew(struct hf_lookups *lookups)

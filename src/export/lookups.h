@@ -68,5 +68,7 @@ enum hf_lookup hf_lookups_get(struct hf_lookups *lookups, struct hf_bytes key,
 void hf_lookups_renew(struct hf_lookups *lookups);
 /* How many questions wait, and how often there was no room for one. */
 void hf_lookups_show_limit(struct hf_lookups *lookups, struct hf_limit_use *use);
+/* How many questions have a place, with those that wait, and how many lost it to others. */
+void hf_lookups_show_remembered(struct hf_lookups *lookups, struct hf_limit_use *use);
 /* On a thread that may wait: until the question has been asked, or @ns are over. True: it is known. */
 bool hf_lookups_wait(struct hf_lookups *lookups, struct hf_bytes key, uint64_t ns);

@@ -45,6 +45,7 @@ struct hf_usage {
 	size_t n_own;                   /* (c) places of each loop */
 	size_t n_shared;                /* (c) places for the loops that need them first */
 	_Atomic size_t n_taken;         /* of these */
+	_Atomic uint64_t n_forgotten;   /* pairs that made room */
 	size_t n_tables;                /* (c) */
 	struct table *tables[];
 };
@@ -167,8 +168,10 @@ static struct pair *add(struct hf_usage *usage, struct table *table, const struc
 
 	pthread_mutex_lock(&table->lock);
 	pair = take_place(usage, table);
-	if (!pair)
+	if (!pair) {
 		pair = take_oldest(table);
+		atomic_fetch_add_explicit(&usage->n_forgotten, 1, memory_order_relaxed);
+	}
 	pair->key = *key;
 	hf_hashtable_insert(&table->by_key, &pair->node, hash);
 	hf_list_push_front(&table->recent, &pair->link);
@@ -255,6 +258,18 @@ static size_t copy_table(struct table *table, struct hf_usage_row *rows, struct 
 	add_counters(othersp, &table->others);
 	pthread_mutex_unlock(&table->lock);
 	return n;
+}
+
+void hf_usage_show_limit(struct hf_usage *usage, struct hf_limit_use *use)
+{
+	*use = (struct hf_limit_use){ .max = usage->n_own * usage->n_tables + usage->n_shared,
+				      .refused = atomic_load_explicit(&usage->n_forgotten,
+								      memory_order_relaxed) };
+	for (size_t i = 0; i < usage->n_tables; i++) {
+		pthread_mutex_lock(&usage->tables[i]->lock);
+		use->used += usage->tables[i]->n;
+		pthread_mutex_unlock(&usage->tables[i]->lock);
+	}
 }
 
 static int by_key(const void *a, const void *b)

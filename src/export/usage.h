@@ -14,6 +14,7 @@
 
 #include "base/addr.h"
 #include "base/cleanup.h"
+#include "base/limit.h"
 
 struct hf_loop;
 struct hf_usage;
@@ -71,6 +72,8 @@ void hf_usage_count(struct hf_usage *usage, size_t loop, const struct hf_addr *c
 void hf_usage_count_error(struct hf_usage *usage, size_t loop, const struct hf_addr *client,
 			  uint64_t export_id);
 
+/* A pair that makes room is counted as refused. From any thread. */
+void hf_usage_show_limit(struct hf_usage *usage, struct hf_limit_use *use);
 /* The sum over all loops: the pairs, ordered by address and export, and all others. The caller frees *rowsp.
  * From any thread. */
 int hf_usage_list(struct hf_usage *usage, struct hf_usage_row **rowsp, size_t *np,

@@ -592,13 +592,12 @@ bool hf_lock_next_reservation(const struct hf_locks *locks, const struct hf_lock
 			      struct hf_lock_cursor *cursor, struct hf_lock_reservation_view *viewp);
 
 /* COUNT */
-/* The limits of this folder: what the whole table uses, and the refusals. The use of a limit for each file is
- * unknown. */
+/* The limits of this folder: what the whole table uses, and the refusals. */
 void hf_lock_show_limits(const struct hf_locks *locks, struct hf_limit_use uses[HF_N_LIMITS]);
-/* The same for one client and its address. */
+/* What one client and its address use. @now: as the stamps of requests. */
 void hf_lock_show_client_limits(const struct hf_locks *locks, const struct hf_lock_client *client,
-				struct hf_limit_use uses[HF_N_LIMITS]);
-/* The most that any file uses. Visits few thousand files at most, the largest first (crowd.c). */
+				uint64_t now, struct hf_limit_use uses[HF_N_LIMITS]);
+/* The most that any file uses. Visits a few thousand files at most, the largest first (crowd.c). */
 void hf_lock_show_file_limits(const struct hf_locks *locks, struct hf_limit_use uses[HF_N_LIMITS]);
 void hf_lock_count(const struct hf_locks *locks, struct hf_lock_counters *countersp);
 /* How many steps of searches were charged to clients since the last call of this function. A step takes 10 to

@@ -21,6 +21,10 @@
 
 #define SCARCE_PART 8 /* see hf_room_is_scarce() */
 
+/* of the memory for long owner handles */
+#define OH_PART_OF_CLIENT 8
+#define OH_PART_OF_GROUP  2
+
 static bool is_alone(const struct hf_locks *locks, const struct hf_lock_client *client)
 {
 	return client->group == &locks->alone;
@@ -46,10 +50,10 @@ bool hf_room_for_oh(const struct hf_locks *locks, const struct hf_lock_client *c
 {
 	uint64_t most = locks->limits.oh_bytes;
 
-	return !hf_oh_is_long(oh) ||
-	       (client->oh_bytes + HF_LOCK_OH_MAX <= most / 8 &&
-		(is_alone(locks, client) || client->group->oh_bytes + HF_LOCK_OH_MAX <= most / 2) &&
-		locks->oh_bytes + HF_LOCK_OH_MAX <= most);
+	return !hf_oh_is_long(oh) || (client->oh_bytes + HF_LOCK_OH_MAX <= most / OH_PART_OF_CLIENT &&
+				      (is_alone(locks, client) ||
+				       client->group->oh_bytes + HF_LOCK_OH_MAX <= most / OH_PART_OF_GROUP) &&
+				      locks->oh_bytes + HF_LOCK_OH_MAX <= most);
 }
 
 void hf_room_init(struct hf_locks *locks)
@@ -185,6 +189,8 @@ static void show_maxima(const struct hf_lock_limits *limits, struct hf_limit_use
 	uses[HF_LIMIT_LOCK_BYTES_PER_CLIENT].max = limits->bytes_per_client;
 	uses[HF_LIMIT_LOCK_BYTES_PER_ADDRESS].max = limits->bytes_per_group;
 	uses[HF_LIMIT_LOCK_BYTES].max = limits->bytes;
+	uses[HF_LIMIT_OWNER_BYTES_PER_CLIENT].max = limits->oh_bytes / OH_PART_OF_CLIENT;
+	uses[HF_LIMIT_OWNER_BYTES_PER_ADDRESS].max = limits->oh_bytes / OH_PART_OF_GROUP;
 	uses[HF_LIMIT_OWNER_BYTES].max = limits->oh_bytes;
 	uses[HF_LIMIT_RESERVATIONS_PER_CLIENT].max = limits->reservations_per_client;
 	uses[HF_LIMIT_RESERVATIONS_PER_ADDRESS].max = limits->reservations_per_group;
@@ -208,38 +214,36 @@ void hf_lock_show_limits(const struct hf_locks *locks, struct hf_limit_use uses[
 	uses[HF_LIMIT_LOCK_BYTES].used = sum(locks->bytes, locks->n.locks);
 	uses[HF_LIMIT_OWNER_BYTES].used = locks->oh_bytes;
 	uses[HF_LIMIT_RESERVATIONS].used = locks->n.reservations;
-	uses[HF_LIMIT_WAITERS_PER_FILE].used = HF_LIMIT_USE_UNKNOWN;
-	uses[HF_LIMIT_LOCKS_PER_FILE].used = HF_LIMIT_USE_UNKNOWN;
-	uses[HF_LIMIT_RESERVATIONS_PER_FILE].used = HF_LIMIT_USE_UNKNOWN;
-	uses[HF_LIMIT_LOCK_SEARCHES].used = HF_LIMIT_USE_UNKNOWN;
 	for (size_t i = HF_LIMIT_WAITERS_PER_CLIENT; i <= HF_LIMIT_LOCK_SEARCHES; i++)
 		uses[i].refused = locks->refused[i];
 }
 
 void hf_lock_show_client_limits(const struct hf_locks *locks, const struct hf_lock_client *client,
-				struct hf_limit_use uses[HF_N_LIMITS])
+				uint64_t now, struct hf_limit_use uses[HF_N_LIMITS])
 {
 	const struct hf_lock_group *group = client->group;
 
 	uses[HF_LIMIT_WAITERS_PER_CLIENT].used = (uint64_t)client->n_waiters + client->n_grants;
 	uses[HF_LIMIT_LOCKS_PER_CLIENT].used = (uint64_t)client->n_locks + client->n_waiters;
 	uses[HF_LIMIT_LOCK_BYTES_PER_CLIENT].used = sum(client->bytes, client->n_locks);
+	uses[HF_LIMIT_OWNER_BYTES_PER_CLIENT].used = client->oh_bytes;
 	uses[HF_LIMIT_RESERVATIONS_PER_CLIENT].used = client->n_reservations;
 	if (is_alone(locks, client))
 		return;
 	uses[HF_LIMIT_WAITERS_PER_ADDRESS].used = group->n_waiters;
 	uses[HF_LIMIT_LOCKS_PER_ADDRESS].used = (uint64_t)group->n_locks + group->n_waiters;
 	uses[HF_LIMIT_LOCK_BYTES_PER_ADDRESS].used = sum(group->bytes, group->n_locks);
+	uses[HF_LIMIT_OWNER_BYTES_PER_ADDRESS].used = group->oh_bytes;
 	uses[HF_LIMIT_RESERVATIONS_PER_ADDRESS].used = group->n_reservations;
+	uses[HF_LIMIT_LOCK_SEARCHES].used = hf_steps_spent(group, now);
 }
 
-/* The first limit that is reached. An owner handle has limits for clients and addresses, too. In a long queue
- * an address may have half of the file's waiters. */
+/* The first limit that is reached. In a long queue an address may have half of the file's waiters. */
 static enum hf_limit find_reached(const struct hf_limit_use *uses, enum hf_limit first, enum hf_limit last,
 				  uint64_t n, enum hf_limit otherwise)
 {
 	for (enum hf_limit i = first; i <= last; i++)
-		if (uses[i].used != HF_LIMIT_USE_UNKNOWN && uses[i].used + n > uses[i].max)
+		if (uses[i].used + n > uses[i].max)
 			return i;
 	return otherwise;
 }
@@ -249,21 +253,23 @@ int hf_room_refuse(struct hf_locks *locks, const struct hf_lock_file *file, cons
 {
 	struct hf_limit_use uses[HF_N_LIMITS] = { 0 };
 	bool is_oh = !hf_room_for_oh(locks, who->client, who->oh);
+	enum hf_limit of_oh;
 	enum hf_limit reached = HF_LIMIT_LOCK_SEARCHES;
 
 	hf_lock_show_limits(locks, uses);
-	hf_lock_show_client_limits(locks, who->client, uses);
+	hf_lock_show_client_limits(locks, who->client, 0, uses);
+	of_oh = find_reached(uses, HF_LIMIT_OWNER_BYTES_PER_CLIENT, HF_LIMIT_OWNER_BYTES_PER_ADDRESS,
+			     HF_LOCK_OH_MAX, HF_LIMIT_OWNER_BYTES);
 	if (file)
 		show_file(file, uses);
 	if (what == HF_ROOM_TO_LOCK)
-		reached = find_reached(uses, HF_LIMIT_LOCKS_PER_CLIENT, HF_LIMIT_LOCK_BYTES, n,
-				       HF_LIMIT_OWNER_BYTES);
+		reached = find_reached(uses, HF_LIMIT_LOCKS_PER_CLIENT, HF_LIMIT_LOCK_BYTES, n, of_oh);
 	else if (what == HF_ROOM_TO_WAIT)
 		reached = find_reached(uses, HF_LIMIT_WAITERS_PER_CLIENT, HF_LIMIT_LOCK_BYTES, n,
-				       is_oh ? HF_LIMIT_OWNER_BYTES : HF_LIMIT_WAITERS_PER_FILE);
+				       is_oh ? of_oh : HF_LIMIT_WAITERS_PER_FILE);
 	else if (what == HF_ROOM_TO_RESERVE)
 		reached = find_reached(uses, HF_LIMIT_RESERVATIONS_PER_CLIENT, HF_LIMIT_RESERVATIONS, n,
-				       is_oh ? HF_LIMIT_OWNER_BYTES : HF_LIMIT_LOCK_BYTES);
+				       is_oh ? of_oh : HF_LIMIT_LOCK_BYTES);
 	locks->refused[reached]++;
 	return HF_LOCK_E_LIMIT;
 }

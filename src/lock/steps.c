@@ -55,6 +55,14 @@ bool hf_steps_are_spent(struct hf_locks *locks, struct hf_lock_client *client, u
 	return left(locks, client, now) < FREE;
 }
 
+uint64_t hf_steps_spent(const struct hf_lock_group *group, uint64_t now)
+{
+	struct hf_lock_steps steps = group->steps;
+
+	(void)left_of(&steps, now, 1);
+	return steps.spent;
+}
+
 uint64_t hf_lock_take_steps(struct hf_locks *locks)
 {
 	uint64_t n = locks->n_charged;

@@ -21,7 +21,8 @@ struct hf_contacts {
 	size_t max;
 	struct hf_hashtable by_addr;
 	struct hf_list by_time; /* the oldest first */
-	uint64_t forgotten;     /* the latest time of an address that is not remembered any more */
+	uint64_t n_forgotten;
+	uint64_t forgotten; /* the latest time of an address that is not remembered any more */
 };
 
 int hf_contacts_new(struct hf_contacts **contactsp, const struct hf_siphash_key *key, size_t max)
@@ -72,6 +73,7 @@ static struct contact *add(struct hf_contacts *contacts, const struct hf_addr *a
 	bool is_full = contacts->by_addr.n >= contacts->max;
 	struct contact *contact = is_full ? remove_oldest(contacts) : malloc(sizeof(*contact));
 
+	contacts->n_forgotten += is_full;
 	if (!contact)
 		return NULL;
 	contact->addr = *addr;
@@ -114,6 +116,13 @@ uint64_t hf_contacts_last(const struct hf_contacts *contacts, const struct hf_ad
 	host.port = 0;
 	contact = find(contacts, &host, hash_of(contacts, &host));
 	return contact ? contact->at : contacts->forgotten;
+}
+
+void hf_contacts_show_limit(const struct hf_contacts *contacts, struct hf_limit_use *use)
+{
+	*use = (struct hf_limit_use){ .used = contacts->by_addr.n,
+				      .max = contacts->max,
+				      .refused = contacts->n_forgotten };
 }
 
 struct hf_contacts *hf_contacts_free(struct hf_contacts *contacts)

@@ -12,6 +12,7 @@
 #include <stdint.h>
 
 #include "base/addr.h"
+#include "base/limit.h"
 #include "base/siphash.h"
 
 struct hf_contacts;
@@ -22,3 +23,4 @@ struct hf_contacts *hf_contacts_free(struct hf_contacts *contacts);
 /* The port of an address does not count. @now is monotonic ns. */
 void hf_contacts_note(struct hf_contacts *contacts, const struct hf_addr *addr, uint64_t now);
 uint64_t hf_contacts_last(const struct hf_contacts *contacts, const struct hf_addr *addr); /* 0: never */
+void hf_contacts_show_limit(const struct hf_contacts *contacts, struct hf_limit_use *use);

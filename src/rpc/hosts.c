@@ -222,6 +222,14 @@ uint64_t hf_hosts_last_contact(struct hf_hosts *hosts, const struct hf_addr *add
 	return last;
 }
 
+void hf_hosts_show_contacts(struct hf_hosts *hosts, struct hf_limit_use *use)
+{
+	pthread_mutex_lock(&hosts->lock);
+	if (hosts->contacts)
+		hf_contacts_show_limit(hosts->contacts, use);
+	pthread_mutex_unlock(&hosts->lock);
+}
+
 struct hf_host_part *hf_host_part(struct hf_host *host, size_t lane)
 {
 	assert(lane < host->n_parts);

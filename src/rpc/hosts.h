@@ -14,6 +14,7 @@
 #include <stddef.h>
 
 #include "base/addr.h"
+#include "base/limit.h"
 #include "base/list.h"
 #include "base/siphash.h"
 
@@ -59,6 +60,8 @@ size_t hf_hosts_most(struct hf_hosts *hosts, struct hf_addr *addrp);
 void hf_hosts_note(struct hf_hosts *hosts, const struct hf_addr *addr, uint64_t now);
 /* When the address had an open connection or sent a datagram last: @now, or earlier. */
 uint64_t hf_hosts_last_contact(struct hf_hosts *hosts, const struct hf_addr *addr, uint64_t now);
+
+void hf_hosts_show_contacts(struct hf_hosts *hosts, struct hf_limit_use *use);
 
 struct hf_host_part *hf_host_part(struct hf_host *host, size_t lane);
 

@@ -67,6 +67,7 @@ struct hf_rpc_presence {
 	struct hf_hashtable records;
 	struct hf_list ended[N_WORTHS]; /* the needed ones in the order in which they were asked about */
 	size_t n_ended;
+	uint64_t n_forgotten; /* before their grace was over */
 	uint64_t n_begun;
 	uint64_t n_told; /* n_begun when the listener was called last */
 	void (*listener)(void *user);
@@ -134,6 +135,7 @@ static void make_room(struct hf_rpc_presence *presence, enum worth worth)
 			add_ended(presence, record, NEEDED);
 		} else {
 			record_free(presence, record);
+			presence->n_forgotten++;
 		}
 	}
 }
@@ -319,6 +321,15 @@ bool hf_rpc_presence_find_connected(struct hf_rpc_presence *presence, const stru
 				    hf_rpc_presence_fn fn, void *user)
 {
 	return find_at(presence, address, true, fn, user);
+}
+
+void hf_rpc_presence_show_limit(struct hf_rpc_presence *presence, struct hf_limit_use *use)
+{
+	look(presence);
+	forget_ended(presence);
+	*use = (struct hf_limit_use){ .used = presence->n_ended,
+				      .max = MAX_ENDED,
+				      .refused = presence->n_forgotten };
 }
 
 uint64_t hf_rpc_presence_count(struct hf_rpc_presence *presence)

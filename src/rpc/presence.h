@@ -22,6 +22,7 @@
 
 #include "base/addr.h"
 #include "base/cleanup.h"
+#include "base/limit.h"
 
 struct hf_loop;
 struct hf_rpc_presence;
@@ -55,6 +56,7 @@ bool hf_rpc_presence_find(struct hf_rpc_presence *presence, const struct hf_addr
 /* The same for each identity that has a connection from this address now. */
 bool hf_rpc_presence_find_connected(struct hf_rpc_presence *presence, const struct hf_addr *address,
 				    hf_rpc_presence_fn fn, void *user);
+void hf_rpc_presence_show_limit(struct hf_rpc_presence *presence, struct hf_limit_use *use);
 /* The number of connections that have begun: each later one has a greater number. */
 uint64_t hf_rpc_presence_count(struct hf_rpc_presence *presence);
 /* The server has just started: connections of its last run count as if they had ended at the start. */

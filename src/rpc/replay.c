@@ -49,6 +49,7 @@ struct hf_replay {
 	struct hf_hashtable entries; /* under lock, as all below */
 	struct hf_list done;
 	size_t n_busy;
+	uint64_t n_forgotten;           /* to make room */
 	size_t top;                     /* the highest rank with a part, or 0 */
 	struct part parts[N_PARTS + 1]; /* the last: of calls whose source is not proven */
 	struct hf_list ranks[];         /* parts by n_done, from 0 to max_entries */
@@ -181,8 +182,10 @@ static int insert(struct hf_replay *replay, const struct hf_replay_entry *like,
 
 	if (replay->n_busy + like->part->n_busy >= replay->max_entries)
 		return HF_REPLAY_FULL;
-	if (replay->entries.n >= replay->max_entries)
+	if (replay->entries.n >= replay->max_entries) {
 		entry_free(replay, first_to_go(replay));
+		replay->n_forgotten++;
+	}
 	entry = malloc(sizeof(*entry));
 	if (!entry)
 		return HF_REPLAY_FULL;
@@ -276,4 +279,13 @@ void hf_replay_finish_once(struct hf_replay *replay, struct hf_replay_entry *ent
 void hf_replay_forget(struct hf_replay *replay, struct hf_replay_entry *entry)
 {
 	hf_replay_finish_once(replay, entry, (struct hf_bytes){ 0 });
+}
+
+void hf_replay_show_limit(struct hf_replay *replay, struct hf_limit_use *use)
+{
+	pthread_mutex_lock(&replay->lock);
+	*use = (struct hf_limit_use){ .used = replay->entries.n,
+				      .max = replay->max_entries,
+				      .refused = replay->n_forgotten };
+	pthread_mutex_unlock(&replay->lock);
 }

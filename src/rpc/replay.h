@@ -22,6 +22,7 @@
 
 #include "base/addr.h"
 #include "base/bytes.h"
+#include "base/limit.h"
 #include "base/siphash.h"
 
 struct hf_replay;
@@ -61,3 +62,5 @@ void hf_replay_finish(struct hf_replay *replay, struct hf_replay_entry *entry, s
 /* The reply is only for the follower: a later copy is served. */
 void hf_replay_finish_once(struct hf_replay *replay, struct hf_replay_entry *entry, struct hf_bytes reply);
 void hf_replay_forget(struct hf_replay *replay, struct hf_replay_entry *entry);
+/* An entry that makes room before its time is counted as refused. */
+void hf_replay_show_limit(struct hf_replay *replay, struct hf_limit_use *use);

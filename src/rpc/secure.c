@@ -36,12 +36,24 @@ struct hf_rpc_secure {
 	uint64_t since;
 	uint64_t channel;                      /* see hf_rpc_call_channel(); 0: the handshake is not done */
 	bool is_open;                          /* the handshake is done */
+	size_t n_keys;                         /* for which n_keyed of the server counts it */
 	struct hf_rpc_presence_link *presence; /* while it is open; NULL: the server has no such list */
 };
 
 static bool may_send(const struct hf_rpc_connection *c)
 {
 	return hf_loop_may_act(c->lane->loop);
+}
+
+/* For the home loop, which shows how much of the limits is used. */
+static void show_handshakes(const struct hf_rpc_connection *c)
+{
+	struct hf_rpc_lane *lane = c->lane;
+
+	atomic_store_explicit(&lane->used_securing, lane->n_securing, memory_order_relaxed);
+	if (c->part->n_securing > atomic_load_explicit(&lane->used_securing_of_host, memory_order_relaxed))
+		atomic_store_explicit(&lane->used_securing_of_host, c->part->n_securing,
+				      memory_order_relaxed);
 }
 
 static void leave(struct hf_rpc_connection *c)
@@ -52,10 +64,10 @@ static void leave(struct hf_rpc_connection *c)
 	hf_link_remove(&c->secure->part_link);
 	c->lane->n_securing--;
 	c->part->n_securing--;
+	show_handshakes(c);
 }
 
-/* Ends a connection whose handshake is not done. */
-static void give_up(struct hf_rpc_connection *c, enum hf_tls_result result, const char *why)
+static void note_end(struct hf_rpc_connection *c, enum hf_tls_result result, const char *why)
 {
 	char text[HF_ADDR_TEXT];
 
@@ -63,11 +75,21 @@ static void give_up(struct hf_rpc_connection *c, enum hf_tls_result result, cons
 		     hf_addr_format_with_port(&c->peer, text, sizeof(text)), hf_tls_result_names[result],
 		     why);
 	hf_tls_count(c->lane->server->tls, result);
-	if (result == HF_TLS_CROWDED)
-		hf_rpc_note_refusal(c->lane, HF_LIMIT_HANDSHAKES, &c->peer,
-				    "connection closed: no TLS session began", why);
-	else if (result != HF_TLS_GONE)
+}
+
+/* Ends a connection whose handshake is not done. */
+static void give_up(struct hf_rpc_connection *c, enum hf_tls_result result, const char *why)
+{
+	note_end(c, result, why);
+	if (result != HF_TLS_GONE)
 		hf_rpc_log_closed(c->lane, &c->peer, "connection closed: no TLS session began", why);
+	hf_rpc_connection_close(c);
+}
+
+static void crowd_out(struct hf_rpc_connection *c, enum hf_limit limit, const char *why)
+{
+	note_end(c, HF_TLS_CROWDED, why);
+	hf_rpc_note_refusal(c->lane, limit, &c->peer, "connection closed: no TLS session began", why);
 	hf_rpc_connection_close(c);
 }
 
@@ -101,9 +123,10 @@ static void make_room(struct hf_rpc_connection *c)
 	const struct hf_rpc_limits *limits = &c->lane->server->limits;
 
 	if (c->part->n_securing >= limits->max_handshakes_per_host)
-		give_up(oldest_of(c->part), HF_TLS_CROWDED, "too-many-handshakes-of-this-address");
+		crowd_out(oldest_of(c->part), HF_LIMIT_HANDSHAKES_PER_ADDRESS,
+			  "too-many-handshakes-of-this-address");
 	else if (c->lane->n_securing >= limits->max_handshakes)
-		give_up(oldest_of(find_crowd(c)), HF_TLS_CROWDED, "too-many-handshakes");
+		crowd_out(oldest_of(find_crowd(c)), HF_LIMIT_HANDSHAKES, "too-many-handshakes");
 }
 
 bool hf_rpc_secure_ask(struct hf_rpc_connection *c)
@@ -125,6 +148,7 @@ bool hf_rpc_secure_ask(struct hf_rpc_connection *c)
 	hf_list_push_back(&c->part->securing, &secure->part_link);
 	c->lane->n_securing++;
 	c->part->n_securing++;
+	show_handshakes(c);
 	return true;
 }
 
@@ -241,6 +265,20 @@ enum hf_rpc_secured hf_rpc_secure_serve(struct hf_rpc_connection *c, bool is_que
 
 /* Data */
 
+/* New keys are rare, so the counts of all loops may be the server's. */
+static void count_keys(struct hf_rpc_secure *secure, size_t n)
+{
+	struct hf_rpc_server *server = secure->connection->lane->server;
+
+	if (HF_LIKELY(n == secure->n_keys))
+		return;
+	if (secure->n_keys)
+		atomic_fetch_sub_explicit(&server->n_keyed[secure->n_keys], 1, memory_order_relaxed);
+	if (n)
+		atomic_fetch_add_explicit(&server->n_keyed[n], 1, memory_order_relaxed);
+	secure->n_keys = n;
+}
+
 /* Reading sends, too: the rest of an answer to a new key, or an alert. */
 ssize_t hf_rpc_secure_read(struct hf_rpc_secure *secure, void *data, size_t len)
 {
@@ -252,6 +290,7 @@ ssize_t hf_rpc_secure_read(struct hf_rpc_secure *secure, void *data, size_t len)
 	n = hf_tls_session_read(secure->session, data, len);
 	hf_rpc_budget_spend(secure->connection,
 			    (int32_t)(hf_tls_session_count_records(secure->session) - n_before));
+	count_keys(secure, hf_tls_session_count_keys(secure->session));
 	if (HF_UNLIKELY(n < 0 && hf_tls_session_is_flooded(secure->session)))
 		hf_rpc_note_refusal(secure->connection->lane, HF_LIMIT_TLS_KEYS, &secure->connection->peer,
 				    "connection closed: it changes its TLS key too often",
@@ -301,6 +340,7 @@ void hf_rpc_secure_close(struct hf_rpc_connection *c)
 	if (!c->secure)
 		return;
 	leave(c);
+	count_keys(c->secure, 0);
 	if (c->secure->is_open)
 		count(c, (size_t)-1);
 	if (c->secure->presence)
@@ -319,10 +359,22 @@ void hf_rpc_secure_free(struct hf_rpc_connection *c)
 	c->secure = NULL;
 }
 
+static size_t find_most_of_host(const struct hf_rpc_lane *lane)
+{
+	size_t most = 0;
+
+	hf_list_for_each(link, &lane->securing)
+		most = HF_MAX(most,
+			      hf_list_entry(link, struct hf_rpc_secure, link)->connection->part->n_securing);
+	return most;
+}
+
 void hf_rpc_secure_sweep(struct hf_rpc_lane *lane)
 {
 	uint64_t now = hf_loop_now(lane->loop);
 	struct hf_link *link;
+
+	atomic_store_explicit(&lane->used_securing_of_host, find_most_of_host(lane), memory_order_relaxed);
 
 	while ((link = hf_list_first(&lane->securing))) {
 		struct hf_rpc_secure *secure = hf_list_entry(link, struct hf_rpc_secure, link);

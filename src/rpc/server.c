@@ -205,12 +205,31 @@ static void add_lane(const struct hf_rpc_lane *lane, struct hf_limit_use *uses)
 {
 	size_t gathering = atomic_load_explicit(&lane->used_gathering, memory_order_relaxed);
 	size_t charged = atomic_load_explicit(&lane->used_charged, memory_order_relaxed);
+	size_t securing = atomic_load_explicit(&lane->used_securing, memory_order_relaxed);
+	size_t of_host = atomic_load_explicit(&lane->used_securing_of_host, memory_order_relaxed);
 
 	uses[HF_LIMIT_RECORD_BYTES].used = HF_MAX(uses[HF_LIMIT_RECORD_BYTES].used, gathering);
 	uses[HF_LIMIT_CALL_BYTES].used = HF_MAX(uses[HF_LIMIT_CALL_BYTES].used, charged);
+	uses[HF_LIMIT_HANDSHAKES].used = HF_MAX(uses[HF_LIMIT_HANDSHAKES].used, securing);
+	uses[HF_LIMIT_HANDSHAKES_PER_ADDRESS].used =
+		HF_MAX(uses[HF_LIMIT_HANDSHAKES_PER_ADDRESS].used, of_host);
 	for (size_t i = 0; i < HF_ARRAY_SIZE(lane->refused); i++)
 		uses[i].refused += atomic_load_explicit(&lane->refused[i], memory_order_relaxed);
 	uses[HF_LIMIT_UDP_CALLS].refused += atomic_load_explicit(&lane->n_dropped, memory_order_relaxed);
+}
+
+static void show_tls(const struct hf_rpc_server *server, struct hf_limit_use *uses)
+{
+	const struct hf_rpc_limits *limits = &server->limits;
+
+	uses[HF_LIMIT_HANDSHAKES].max = limits->max_handshakes;
+	uses[HF_LIMIT_HANDSHAKES_PER_ADDRESS].max = limits->max_handshakes_per_host;
+	uses[HF_LIMIT_TLS_KEYS].max = HF_TLS_FREE_KEYS;
+	for (size_t n = HF_TLS_FREE_KEYS; n > 0 && !uses[HF_LIMIT_TLS_KEYS].used; n--)
+		if (atomic_load_explicit(&server->n_keyed[n], memory_order_relaxed))
+			uses[HF_LIMIT_TLS_KEYS].used = n;
+	if (server->presence)
+		hf_rpc_presence_show_limit(server->presence, &uses[HF_LIMIT_TLS_IDENTITIES]);
 }
 
 void hf_rpc_server_show_limits(const struct hf_rpc_server *server, struct hf_limit_use uses[HF_N_LIMITS])
@@ -225,12 +244,12 @@ void hf_rpc_server_show_limits(const struct hf_rpc_server *server, struct hf_lim
 	uses[HF_LIMIT_CONNECTIONS_PER_ADDRESS].max = limits->max_connections_per_host;
 	uses[HF_LIMIT_RECORD_BYTES].max = limits->max_gathering;
 	uses[HF_LIMIT_CALL_BYTES].max = limits->max_charged;
-	uses[HF_LIMIT_HANDSHAKES].used = HF_LIMIT_USE_UNKNOWN;
-	uses[HF_LIMIT_HANDSHAKES].max = server->tls ? limits->max_handshakes : 0;
-	uses[HF_LIMIT_TLS_KEYS].used = HF_LIMIT_USE_UNKNOWN;
-	uses[HF_LIMIT_TLS_KEYS].max = server->tls ? HF_TLS_FREE_KEYS : 0;
+	if (server->tls)
+		show_tls(server, uses);
 	uses[HF_LIMIT_UDP_CALLS].used = atomic_load_explicit(&server->n_datagrams, memory_order_relaxed);
 	uses[HF_LIMIT_UDP_CALLS].max = 16 * limits->max_suspended_per_connection;
+	hf_hosts_show_contacts(server->hosts, &uses[HF_LIMIT_CONTACTS]);
+	hf_replay_show_limit(server->replay, &uses[HF_LIMIT_CACHED_REPLIES]);
 	hf_rpc_lane_show_lists(server->lanes[0], &uses[HF_LIMIT_UDP_LISTS]); /* home has all of UDP */
 	for (size_t i = 0; i < server->n_lanes; i++)
 		add_lane(server->lanes[i], uses);

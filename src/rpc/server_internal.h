@@ -96,7 +96,9 @@ struct hf_rpc_server {
 	_Atomic size_t n_datagrams; /* calls over UDP, begun and not ended */
 	_Atomic size_t n_tls;       /* connections with a TLS session of a client without certificate */
 	_Atomic size_t n_mtls;      /* the same with one */
-	_Atomic size_t n_arriving;  /* connections on their way to a lane that must make room for them */
+	_Atomic size_t n_keyed[HF_TLS_FREE_KEYS + 1]; /* TLS sessions that have used up so many of their new
+							 keys; [0] is not used */
+	_Atomic size_t n_arriving; /* connections on their way to a lane that must make room for them */
 };
 
 struct hf_rpc_lane {
@@ -152,6 +154,9 @@ struct hf_rpc_lane {
 	_Atomic uint64_t refused[HF_LIMIT_UDP_LISTS + 1]; /* by limit; of UDP_CALLS: n_dropped */
 	_Atomic size_t used_gathering; /* n_gathering and charged, as the last sweep saw them */
 	_Atomic size_t used_charged;
+	_Atomic size_t used_securing;         /* n_securing */
+	_Atomic size_t used_securing_of_host; /* of the address with the most; may be too much until the next
+						 sweep */
 	_Atomic uint64_t n_dropped;
 	_Atomic uint64_t n_calls;
 	_Atomic uint64_t n_replayed;

@@ -162,6 +162,13 @@ uint64_t hf_tls_session_count_records(const struct hf_tls_session *session)
 	return session->n_records;
 }
 
+size_t hf_tls_session_count_keys(const struct hf_tls_session *session)
+{
+	uint64_t n_paid = session->n_read / BYTES_PER_UPDATE;
+
+	return session->n_updates > n_paid ? HF_MIN(session->n_updates - n_paid, HF_TLS_FREE_KEYS) : 0;
+}
+
 bool hf_tls_session_is_flooded(const struct hf_tls_session *session)
 {
 	return session->is_flooded;

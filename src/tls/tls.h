@@ -134,6 +134,8 @@ ssize_t hf_tls_session_read(struct hf_tls_session *session, void *data, size_t l
 ssize_t hf_tls_session_write(struct hf_tls_session *session, const struct iovec *iov, int n_iov);
 /* How many records of the peer has the session read since its handshake? */
 uint64_t hf_tls_session_count_records(const struct hf_tls_session *session);
+/* How many of HF_TLS_FREE_KEYS are used up, at most all. */
+size_t hf_tls_session_count_keys(const struct hf_tls_session *session);
 /* Did a read end it because the peer changed its key too often? */
 bool hf_tls_session_is_flooded(const struct hf_tls_session *session);
 /* Would a read answer something other than -EAGAIN, although the socket has nothing to read? */

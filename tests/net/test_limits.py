@@ -4,6 +4,7 @@
     test_limits.py PATH/holdfastd [unittest's own arguments]
 """
 
+import itertools
 import json
 import os
 import re
@@ -20,6 +21,7 @@ from rest import Events
 from rpc import TcpCaller, UdpCaller, call_message, exchange
 
 DOCUMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "guide", "limits.md")
+RULES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "contrib", "prometheus", "holdfast.rules.yml")
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "base", "limit.c")
 READERS = 64
 PORTMAP, DUMP, MOUNT, EXPORT = 100000, 4, 100005, 5
@@ -68,11 +70,22 @@ class Limits(Limited):
         self.assertEqual(self.assert_shown("locks_per_client", 5, 262144, 0)["by"], self.id_of(self.b))
         self.assertEqual(self.assert_shown("locks_per_address", 5, 4194304, 0)["by"], self.b.address)
         self.assertEqual(self.assert_shown("waiters_per_client", 1, 4096, 0)["by"], self.id_of(self.c))
+        self.assertEqual(self.assert_shown("waiters_per_address", 1, 131072, 0)["by"], self.c.address)
+        self.assertEqual(self.assert_shown("waiters", 1, 262144, 0)["by"], None)
         self.assertEqual(self.assert_shown("locks", 7, 8388608, 0)["by"], None)
-        self.assertGreater(self.limit("lock_bytes")["used"], 0)
-        self.assertIsNone(self.limit("locks_per_file")["used"])
-        self.assertNotIn('holdfast_limit_used{limit="locks_per_file"}', self.rest.metrics())
-        self.assertEqual(self.metric("max", "locks_per_file"), 1048576)
+
+    def test_locks_of_the_file_that_has_the_most(self):
+        """Small files, and files of which there are many as large."""
+        for number in range(40):
+            for offset in range(10 if number % 2 else 1):
+                self.assert_granted(self.b, self.lock_of(self.b, 2 * offset, 1, fh=b"file%d" % number))
+        self.assert_shown("locks_per_file", 10, 1048576, 0)
+        for offset in range(20):
+            self.assert_granted(self.b, self.lock_of(self.b, 2 * offset, 1))
+        self.assert_blocked(self.c, self.lock_of(self.c, 0, 1))
+        self.assert_shown("locks_per_file", 21, 1048576, 0)
+        self.assertEqual(self.b.unlock(self.lock_of(self.b, 10, 100)), nlm.S_GRANTED)
+        self.assert_shown("locks_per_file", 10, 1048576, 0)
 
     def test_waiters_in_one_file(self):
         """An address has half of them."""
@@ -82,8 +95,57 @@ class Limits(Limited):
             self.assert_blocked(self.c, self.lock_of(self.c, 0, 1, svid=svid))
         for _ in range(3):
             self.assertEqual(self.c.lock(self.lock_of(self.c, 0, 1, svid=5000, block=True)), nlm.S_NOLOCKS)
-        self.assertEqual(self.limit("waiters_per_file")["refused"], refused + 3)
-        self.assertEqual(self.metric("used", "waiters_per_address"), 1024)
+        self.assert_shown("waiters_per_file", 1024, 2048, refused + 3)
+        self.assert_shown("waiters_per_client", 1024, 4096, 0)
+        self.assert_shown("waiters_per_address", 1024, 131072, 0)
+        self.searches()
+
+    def searches(self):
+        """Each further waiter of another address costs a search of the queue."""
+        svids = itertools.count(1)
+
+        def ask():
+            locks = [self.lock_of(self.a, 0, 1, svid=next(svids), block=True) for _ in range(500)]
+            stats = self.a.ask_together([(nlm.LOCK, lock) for lock in locks])
+            limit = self.limit("lock_searches")
+            self.a.ask_together([(nlm.CANCEL, lock) for lock in locks])
+            self.assertEqual(set(stats) - {nlm.S_BLOCKED, nlm.S_NOLOCKS}, set())
+            return limit
+
+        before = self.limit("lock_searches")["refused"]
+        limit = self.until(ask, "a search is refused", passes=lambda l: l["refused"] > before and l["used"])
+        self.assertEqual((limit["max"], limit["by"]), (262144, self.a.address))
+        self.assertGreater(self.metric("refused_total", "lock_searches"), before)
+
+    def test_memory(self):
+        """Owner handles of a kilobyte, until their client has used up its memory for them."""
+        top = 16 << 20
+        for first in itertools.count(0, 1000):
+            calls = [(nlm.LOCK, self.lock_of(self.b, 2 * i, 1, svid=i, oh=b"%01024d" % i)) for i in range(first, first + 1000)]
+            stats = self.b.ask_together(calls)
+            if nlm.S_NOLOCKS in stats:
+                break
+        n = first + stats.count(nlm.S_GRANTED)
+        self.assertEqual(n, top // 1024)
+        refused = stats.count(nlm.S_NOLOCKS)
+        self.assertEqual(self.assert_shown("owner_bytes_per_client", top, top, refused)["by"], self.id_of(self.b))
+        self.assertEqual(self.assert_shown("owner_bytes_per_address", top, 64 << 20, 0)["by"], self.b.address)
+        self.assert_shown("owner_bytes", top, 128 << 20, 0)
+        for name, owner, most in (("lock_bytes_per_client", self.id_of(self.b), 512 << 20),
+                                  ("lock_bytes_per_address", self.b.address, 2 << 30), ("lock_bytes", None, 4 << 30)):  # fmt: skip
+            limit = self.limit(name)
+            self.assertEqual((limit["max"], limit["refused"], limit["by"]), (most, 0, owner))
+            self.assertGreater(limit["used"], top)
+
+    def test_cached_replies(self):
+        before = self.limit("cached_replies")["used"]
+        for svid in range(5):
+            self.assert_granted(self.a, self.lock_of(self.a, svid, 1, svid=svid), transport="udp")
+        self.assertGreaterEqual(self.limit("cached_replies")["used"], before + 5)
+        before = self.limit("cached_msg_replies")["used"]
+        message = call_message(nlm.PROGRAM, 4, nlm.LOCK_MSG, self.lock_of(self.a, 20, 1).args(nlm.LOCK_MSG))
+        self.a.caller("udp").send(message)
+        self.until(lambda: self.limit("cached_msg_replies")["used"], "it is cached", passes=lambda used: used > before)
 
     def test_readers_of_events(self):
         before = self.limit("event_readers")
@@ -131,8 +193,20 @@ class Limits(Limited):
             there = set(re.findall(r'\] = \{\s*"(\w+)"', table.read()))
         self.assertEqual(named, there)
         shown = {l["name"] for l in json.loads(self.run_cli("--json", "limits").stdout)}
-        self.assertEqual(there - shown, {"local_files", "name_lookups", "group_lookups"}, "this server has no export")
+        files = {"local_files", "name_lookups", "group_lookups", "mounts", "mounts_per_address", "names_remembered",
+                 "addresses_remembered", "users_remembered", "usage_pairs"}  # fmt: skip
+        self.assertEqual(there - shown, files | {"contacts"}, "this server has no export, and releases no silent client")
         self.assertEqual(shown - there, set())
+
+    def test_no_alert_of_a_cache(self):
+        """It may be full for ever."""
+        with open(RULES, encoding="utf-8") as rules:
+            left_out = [set(names.split("|")) for names in re.findall(r'limit!~"([^"]*)"', rules.read())]
+        caches = {l["name"] for l in json.loads(self.run_cli("--json", "limits").stdout) if l["is_cache"]}
+        with open(TABLE, encoding="utf-8") as table:
+            in_table = set(re.findall(r'"(\w+)",[^}]*is_cache = true', table.read()))
+        self.assertEqual(left_out, [in_table, in_table])
+        self.assertEqual(caches, {"cached_replies", "cached_msg_replies"})
 
 
 class Unconfirmed(Limited):
@@ -146,6 +220,23 @@ class Unconfirmed(Limited):
         self.until(lambda: self.limit("clients_unconfirmed")["refused"], "the others are dropped", passes=lambda n: n == 6)
         self.assert_shown("clients_unconfirmed", 4, 4, 6)
         self.assertRegex(self.run_cli("status").stdout, "clients_unconfirmed 100% used, 6 refused")
+
+
+class Mapper(Limited):
+    """The embedded port mapper."""
+
+    def test_connections(self):
+        held = [TcpCaller((self.a.server, 111), (self.a.address, 0), self.a.namespace) for _ in range(256)]
+        for caller in held:
+            self.addCleanup(caller.close)
+        name = "mapper_connections_per_address"
+        self.until(lambda: self.limit(name)["used"], "all are counted", passes=lambda used: used == 256)
+        self.assertEqual(self.assert_shown(name, 256, 256, 0)["by"], self.a.address)
+        self.assertGreaterEqual(self.limit("mapper_connections")["used"], 256)
+        self.assertEqual(self.limit("mapper_connections")["max"], 4096)
+        more = TcpCaller((self.a.server, 111), (self.a.address, 0), self.a.namespace)
+        self.addCleanup(more.close)
+        self.until(lambda: self.limit(name)["refused"], "one more is refused", passes=lambda n: n == 1)
 
 
 if __name__ == "__main__":

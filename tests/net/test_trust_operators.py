@@ -217,6 +217,10 @@ class OperatorsDoor(Play):
         fit = (64 << 20) // len(page.body)
         self.assertLess(2 * fit, self.N_READERS)
         self.until(lambda: self.n_doors() <= fit + 2, "the others are cut off")
+        limit = next(l for l in self.rest.get("/api/v1/limits").json["limits"] if l["name"] == "api_answer_bytes")
+        self.assertEqual(limit["max"], 64 << 20)
+        self.assertGreater(limit["refused"], 0)
+        self.assertLessEqual(limit["used"], limit["max"])
 
     def test_low_streams_do_not_keep_the_operator_out(self):
         self.strangers(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -63,11 +63,11 @@ const tables = {
     { key: "last_used", title: "Last use", kind: "n", text: u => (u.last_used ? `${since(u.last_used)} ago` : "–") }] }),
   limits: new Table("limits", { noun: "limit", sort: "share", down: true, keyOf: l => l.name, columns: [
     { key: "what", title: "Limit", kind: "id" },
-    { key: "share", title: "Use", kind: "n", text: l => (l.used === null ? "–" : `${Math.round(100 * l.share)} %`),
-      mark: l => (l.share >= 1 ? "bad" : l.share >= TIGHT ? "warn" : "") },
-    { key: "used", title: "Used", kind: "n", text: l => (l.used === null ? "–" : l.used.toLocaleString("en")) },
+    { key: "share", title: "Use", kind: "n", text: l => `${Math.round(100 * l.share)} %`,
+      mark: l => (l.is_cache ? "" : l.share >= 1 ? "bad" : l.share >= TIGHT ? "warn" : "") },
+    { key: "used", title: "Used", kind: "n", text: l => l.used.toLocaleString("en") },
     { key: "max", title: "At most", kind: "n", text: l => l.max.toLocaleString("en") },
-    { key: "refused", title: "Refused", kind: "n", mark: l => (l.refused ? "warn" : "") },
+    { key: "refused", title: "Refused", kind: "n", mark: l => (l.refused && !l.is_cache ? "warn" : "") },
     { key: "by", title: "Most by", kind: "id", text: l => l.by ?? "" }] }),
 };
 
@@ -141,7 +141,7 @@ async function loadReservations(n = 0) {
 /* Those of which anything is used, or that have refused anything. */
 async function loadLimits() {
   const { limits } = await call("GET", "/api/v1/limits");
-  for (const limit of limits) limit.share = limit.used === null ? 0 : limit.used / limit.max;
+  for (const limit of limits) limit.share = limit.used / limit.max;
   tables.limits.set(limits.filter(l => l.used || l.refused));
 }
 

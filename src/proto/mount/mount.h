@@ -17,6 +17,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/limit.h"
 #include "base/list.h"
 #include "base/rbtree.h"
 #include "export/export.h"
@@ -38,7 +39,8 @@ struct hf_mount {
 	struct hf_rb_tree hosts;                     /* under lock, like everything below: by address */
 	struct hf_list ranks[HF_MOUNT_MAX_PER_HOST]; /* the hosts with one directory, with two, … */
 	size_t n_mounted;
-	size_t room; /* upper bound for the bytes of all entries */
+	uint64_t n_dropped, n_dropped_of_host; /* to make room: in the list, or in a host's part of it */
+	size_t room;                           /* upper bound for the bytes of all entries */
 };
 
 /* The service object of this program is a struct hf_mount. */
@@ -46,3 +48,4 @@ extern const struct hf_rpc_program hf_mount_program;
 
 void hf_mount_init(struct hf_mount *mount, struct hf_exports *exports, struct hf_jobs *jobs);
 void hf_mount_deinit(struct hf_mount *mount);
+void hf_mount_show_limits(struct hf_mount *mount, struct hf_limit_use uses[HF_N_LIMITS]); /* of this folder */

@@ -151,12 +151,16 @@ static void add(struct hf_mount *mount, struct host *host, struct dir *dir)
 	hf_list_push_back(&host->dirs, &dir->link);
 	mount->room += dir->room;
 	mount->n_mounted++;
-	if (++host->n > HF_MOUNT_MAX_PER_HOST)
+	if (++host->n > HF_MOUNT_MAX_PER_HOST) {
 		drop_oldest(mount, host);
-	else
+		mount->n_dropped_of_host++;
+	} else {
 		update_rank(mount, host);
-	if (mount->n_mounted > HF_MOUNT_MAX_ENTRIES)
+	}
+	if (mount->n_mounted > HF_MOUNT_MAX_ENTRIES) {
 		drop_oldest(mount, host_with_most(mount));
+		mount->n_dropped++;
+	}
 }
 
 /* The list */
@@ -201,6 +205,24 @@ void hf_mounted_remove(struct hf_mount *mount, const struct hf_addr *addr, const
 	if (host) {
 		drop_dirs(mount, host, path);
 		update_rank(mount, host);
+	}
+	pthread_mutex_unlock(&mount->lock);
+}
+
+void hf_mount_show_limits(struct hf_mount *mount, struct hf_limit_use uses[HF_N_LIMITS])
+{
+	struct hf_limit_use *of_all = &uses[HF_LIMIT_MOUNTS], *of_host = &uses[HF_LIMIT_MOUNTS_PER_ADDRESS];
+	const struct host *most;
+
+	pthread_mutex_lock(&mount->lock);
+	*of_all = (struct hf_limit_use){ .used = mount->n_mounted,
+					 .max = HF_MOUNT_MAX_ENTRIES,
+					 .refused = mount->n_dropped };
+	*of_host = (struct hf_limit_use){ .max = HF_MOUNT_MAX_PER_HOST, .refused = mount->n_dropped_of_host };
+	most = host_with_most(mount);
+	if (most) {
+		of_host->used = most->n;
+		of_host->by = most->addr;
 	}
 	pthread_mutex_unlock(&mount->lock);
 }

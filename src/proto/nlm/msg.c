@@ -65,6 +65,11 @@ void hf_nlm_msgs_deinit(struct hf_nlm *nlm)
 	nlm->repeats = hf_replay_free(nlm->repeats);
 }
 
+void hf_nlm_show_limits(struct hf_nlm *nlm, struct hf_limit_use uses[HF_N_LIMITS])
+{
+	hf_replay_show_limit(nlm->repeats, &uses[HF_LIMIT_CACHED_MSG_REPLIES]);
+}
+
 bool hf_nlm_msg_is_repeat(struct hf_nlm *nlm, struct hf_rpc_call *call, struct hf_replay_entry **repeatp)
 {
 	struct hf_replay_call known;

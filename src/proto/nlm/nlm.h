@@ -39,6 +39,7 @@
 #include "base/addr.h"
 #include "base/bytes.h"
 #include "base/cleanup.h"
+#include "base/limit.h"
 #include "export/export.h"
 #include "rpc/program.h"
 
@@ -103,6 +104,7 @@ void hf_nlm_set_monitor(struct hf_nlm *nlm, struct hf_nsm *monitor);
 
 HF_DEFINE_CLEANUP(struct hf_nlm *, hf_nlm_free)
 
+void hf_nlm_show_limits(struct hf_nlm *nlm, struct hf_limit_use uses[HF_N_LIMITS]); /* of this folder */
 /* Calls about files are counted there, by client and export, from now on. NULL, as in the beginning: they are
  * not. */
 void hf_nlm_set_usage(struct hf_nlm *nlm, struct hf_usage *usage);

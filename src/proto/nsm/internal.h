@@ -91,13 +91,15 @@ struct hf_nsm {
 	struct hf_list doubts;   /* doubts whose host has answered, but did not decide */
 	struct hf_list unproven; /* notices that wait for a proof, the oldest first; proof.c */
 	size_t n_unproven;
+	uint64_t n_unproven_forgotten;  /* to make room */
 	struct hf_timer unproven_timer; /* until the oldest ends */
 	struct hf_list visitors; /* calls over UDP from other hosts that wait for an answer of that host */
 	size_t n_visitors;
 	struct hf_hashtable meetings; /* addresses that are being asked whether a host is there; by address */
 	struct hf_list meetings_by_age;
-	size_t n_guests; /* calls that wait for those */
-	uint64_t n_guests_refused, n_visitors_refused;
+	size_t n_guests;                               /* calls that wait for those */
+	uint64_t n_guests_refused, n_visitors_refused; /* because there were too many */
+	uint64_t n_guests_refused_of_host, n_visitors_refused_of_host;
 };
 
 /* Names and addresses (names.c) */
@@ -239,6 +241,7 @@ int hf_nsm_doubts_init(struct hf_nsm *nsm);
 void hf_nsm_doubts_deinit(struct hf_nsm *nsm);
 
 /* Notices that wait for a proof (proof.c). See also nsm.h. */
+void hf_nsm_unproven_show_limit(const struct hf_nsm *nsm, struct hf_limit_use *use);
 void hf_nsm_unproven_init(struct hf_nsm *nsm);
 void hf_nsm_unproven_deinit(struct hf_nsm *nsm);
 /* The client has something, and no notice is believed before its host has connected. */
@@ -264,13 +267,13 @@ void hf_nsm_restarts_deinit(struct hf_nsm *nsm);
 /* Calls over UDP from another host, served only after that host has answered (visit.c) */
 void hf_nsm_visit(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_nsm_my_id *my_id,
 		  void (*serve)(struct hf_nsm *nsm, struct hf_rpc_call *call, bool has_answered));
-void hf_nsm_visitors_show_limit(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_LIMITS]);
+void hf_nsm_visitors_show_limits(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_LIMITS]);
 void hf_nsm_visitors_deinit(struct hf_nsm *nsm);
 
 /* Is there a host at an address? (meet.c). See nsm.h. */
 int hf_nsm_meetings_init(struct hf_nsm *nsm);
 void hf_nsm_meetings_deinit(struct hf_nsm *nsm);
-void hf_nsm_meetings_show_limit(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_LIMITS]);
+void hf_nsm_meetings_show_limits(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_LIMITS]);
 
 /* Handlers, by file */
 void hf_nsm_proc_mon(void *service, struct hf_rpc_call *call);

@@ -147,7 +147,7 @@ int hf_nsm_meet(struct hf_nsm *nsm, const struct hf_rpc_call *call, struct hf_ns
 		return -EBUSY;
 	meeting = find(nsm, &host);
 	if (meeting && meeting->n_guests >= MAX_FROM_ONE_HOST) {
-		nsm->n_guests_refused++;
+		nsm->n_guests_refused_of_host++;
 		return -EBUSY;
 	}
 	if (nsm->n_guests >= MAX_GUESTS || nsm->meetings.n >= MAX_GUESTS) {
@@ -178,11 +178,23 @@ void hf_nsm_guest_leave(struct hf_nsm_guest *guest)
 	meeting->nsm->n_guests--;
 }
 
-void hf_nsm_meetings_show_limit(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_LIMITS])
+void hf_nsm_meetings_show_limits(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_LIMITS])
 {
+	struct hf_limit_use *of_host = &uses[HF_LIMIT_UDP_LOCKS_UNCONFIRMED_PER_ADDRESS];
+
 	uses[HF_LIMIT_UDP_LOCKS_UNCONFIRMED] = (struct hf_limit_use){ .used = nsm->n_guests,
 								      .max = MAX_GUESTS,
 								      .refused = nsm->n_guests_refused };
+	*of_host =
+		(struct hf_limit_use){ .max = MAX_FROM_ONE_HOST, .refused = nsm->n_guests_refused_of_host };
+	hf_list_for_each(link, &nsm->meetings_by_age) {
+		const struct hf_nsm_meeting *meeting = hf_list_entry(link, struct hf_nsm_meeting, link);
+
+		if (meeting->n_guests > of_host->used) {
+			of_host->used = meeting->n_guests;
+			of_host->by = meeting->host;
+		}
+	}
 }
 
 int hf_nsm_meetings_init(struct hf_nsm *nsm)

@@ -169,6 +169,8 @@ struct hf_nsm *hf_nsm_free(struct hf_nsm *nsm)
 
 void hf_nsm_show_limits(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_LIMITS])
 {
-	hf_nsm_meetings_show_limit(nsm, uses);
-	hf_nsm_visitors_show_limit(nsm, uses);
+	hf_nsm_meetings_show_limits(nsm, uses);
+	hf_nsm_visitors_show_limits(nsm, uses);
+	if (nsm->options.presence)
+		hf_nsm_unproven_show_limit(nsm, &uses[HF_LIMIT_TLS_NOTICES]);
 }

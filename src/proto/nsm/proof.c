@@ -182,6 +182,7 @@ static bool is_known(struct hf_nsm *nsm, const struct hf_client *client, int32_t
 		if (n++ == 0)
 			first = unproven;
 	}
+	nsm->n_unproven_forgotten += n >= MAX_PER_CLIENT || nsm->n_unproven >= MAX_UNPROVEN;
 	if (n >= MAX_PER_CLIENT)
 		unproven_free(nsm, first);
 	else if (nsm->n_unproven >= MAX_UNPROVEN)
@@ -223,6 +224,13 @@ void hf_nsm_remember_unproven(struct hf_nsm *nsm, struct hf_client *client, int3
 	nsm->n_unproven++;
 	tag(nsm, unproven);
 	forget_old(nsm);
+}
+
+void hf_nsm_unproven_show_limit(const struct hf_nsm *nsm, struct hf_limit_use *use)
+{
+	*use = (struct hf_limit_use){ .used = nsm->n_unproven,
+				      .max = MAX_UNPROVEN,
+				      .refused = nsm->n_unproven_forgotten };
 }
 
 void hf_nsm_unproven_init(struct hf_nsm *nsm)

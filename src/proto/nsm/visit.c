@@ -103,7 +103,7 @@ static void give_up(struct visitor *visitor)
 	visitor_free(visitor);
 }
 
-static bool make_room_for(struct hf_nsm *nsm, const struct hf_addr *peer)
+static size_t count_from(const struct hf_nsm *nsm, const struct hf_addr *peer)
 {
 	size_t n = 0;
 
@@ -112,11 +112,19 @@ static bool make_room_for(struct hf_nsm *nsm, const struct hf_addr *peer)
 
 		n += hf_addr_same_host(hf_rpc_call_peer(visitor->call), peer);
 	}
-	nsm->n_visitors_refused += n >= MAX_FROM_ONE_HOST || nsm->n_visitors >= MAX_VISITORS;
-	if (n >= MAX_FROM_ONE_HOST)
+	return n;
+}
+
+static bool make_room_for(struct hf_nsm *nsm, const struct hf_addr *peer)
+{
+	if (count_from(nsm, peer) >= MAX_FROM_ONE_HOST) {
+		nsm->n_visitors_refused_of_host++;
 		return false;
-	if (nsm->n_visitors >= MAX_VISITORS)
+	}
+	if (nsm->n_visitors >= MAX_VISITORS) {
+		nsm->n_visitors_refused++;
 		give_up(hf_list_entry(hf_list_first(&nsm->visitors), struct visitor, link));
+	}
 	return true;
 }
 
@@ -149,11 +157,24 @@ void hf_nsm_visit(struct hf_nsm *nsm, struct hf_rpc_call *call, const struct hf_
 	}
 }
 
-void hf_nsm_visitors_show_limit(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_LIMITS])
+void hf_nsm_visitors_show_limits(const struct hf_nsm *nsm, struct hf_limit_use uses[HF_N_LIMITS])
 {
+	struct hf_limit_use *of_host = &uses[HF_LIMIT_UDP_MON_UNCONFIRMED_PER_ADDRESS];
+
 	uses[HF_LIMIT_UDP_MON_UNCONFIRMED] = (struct hf_limit_use){ .used = nsm->n_visitors,
 								    .max = MAX_VISITORS,
 								    .refused = nsm->n_visitors_refused };
+	*of_host =
+		(struct hf_limit_use){ .max = MAX_FROM_ONE_HOST, .refused = nsm->n_visitors_refused_of_host };
+	hf_list_for_each(link, &nsm->visitors) {
+		const struct visitor *visitor = hf_list_entry(link, struct visitor, link);
+		size_t n = count_from(nsm, hf_rpc_call_peer(visitor->call));
+
+		if (n > of_host->used) {
+			of_host->used = n;
+			of_host->by = *hf_rpc_call_peer(visitor->call);
+		}
+	}
 }
 
 void hf_nsm_visitors_deinit(struct hf_nsm *nsm)

@@ -354,7 +354,7 @@ void hf_portmap_show_limits(const struct hf_portmap *portmap, struct hf_limit_us
 	uses[HF_LIMIT_UDP_LISTS].used = HF_MAX(uses[HF_LIMIT_UDP_LISTS].used, own[HF_LIMIT_UDP_LISTS].used);
 	uses[HF_LIMIT_UDP_LISTS].refused += own[HF_LIMIT_UDP_LISTS].refused;
 	uses[HF_LIMIT_MAPPER_CONNECTIONS] = own[HF_LIMIT_CONNECTIONS];
-	uses[HF_LIMIT_MAPPER_CONNECTIONS].refused += own[HF_LIMIT_CONNECTIONS_PER_ADDRESS].refused;
+	uses[HF_LIMIT_MAPPER_CONNECTIONS_PER_ADDRESS] = own[HF_LIMIT_CONNECTIONS_PER_ADDRESS];
 	mappings = &hf_embedded_rpcbind(portmap->embedded)->mappings;
 	uses[HF_LIMIT_MAPPINGS] = (struct hf_limit_use){ .used = mappings->n_foreign,
 							 .max = HF_MAPPINGS_MAX_FOREIGN,

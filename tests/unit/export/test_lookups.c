@@ -257,8 +257,16 @@ static void test_what_is_refused_is_counted(void **state)
 	hf_lookups_show_limit(bed.lookups, &use);
 	assert_int_equal(use.used, 5);
 	assert_int_equal(use.refused, 12);
+	hf_lookups_show_remembered(bed.lookups, &use);
+	assert_int_equal(use.used, 4);
+	assert_int_equal(use.max, 4);
+	assert_int_equal(use.refused, 0);
 	set_answer("yes", 0, false);
 	assert_true(await("d"));
+	assert_true(await("e")); /* makes room for itself */
+	hf_lookups_show_remembered(bed.lookups, &use);
+	assert_int_equal(use.used, 4);
+	assert_int_equal(use.refused, 1);
 }
 
 /* A flood of other questions takes neither the place of an answer that was wanted nor its turn. */

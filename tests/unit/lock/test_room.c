@@ -100,8 +100,9 @@ static struct hf_limit_use use_of(enum hf_limit limit, int client)
 	struct hf_limit_use uses[HF_N_LIMITS] = { 0 };
 
 	hf_lock_show_limits(rig.locks, uses);
+	hf_lock_show_file_limits(rig.locks, uses);
 	if (client >= 0)
-		hf_lock_show_client_limits(rig.locks, &rig.clients[client], uses);
+		hf_lock_show_client_limits(rig.locks, &rig.clients[client], 0, uses);
 	return uses[limit];
 }
 
@@ -126,7 +127,7 @@ static void test_refusals_are_counted_by_limit(void **state)
 	expect_use(HF_LIMIT_LOCKS, -1, 4, 40, 0);
 	for (uint64_t i = 0; i < 3; i++) /* half of the queue is for one address */
 		assert_int_equal(ask(2, 10 + i, "f", 0, 0, true), i < 2 ? HF_LOCK_E_QUEUED : HF_LOCK_E_LIMIT);
-	expect_use(HF_LIMIT_WAITERS_PER_FILE, -1, HF_LIMIT_USE_UNKNOWN, 4, 1);
+	expect_use(HF_LIMIT_WAITERS_PER_FILE, -1, 2, 4, 1);
 	expect_use(HF_LIMIT_WAITERS, -1, 2, 262144, 0);
 	for (int i = 0; i < 3; i++)
 		assert_int_equal(reserve(3, "f", 8), i < 2 ? HF_LOCK_OK : HF_LOCK_E_LIMIT);

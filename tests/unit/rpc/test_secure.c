@@ -93,6 +93,21 @@ static bool is_open(int fd)
 	return poll(&asked, 1, 0) == 0;
 }
 
+static void show_limits(struct rig *of, void *uses)
+{
+	hf_rpc_server_show_limits(of->server, uses);
+}
+
+static void expect_use(enum hf_limit limit, uint64_t used, uint64_t max, uint64_t refused)
+{
+	struct hf_limit_use uses[HF_N_LIMITS] = { 0 };
+
+	rig_run_on(&rig, 0, show_limits, uses);
+	assert_int_equal(uses[limit].used, used);
+	assert_int_equal(uses[limit].max, max);
+	assert_int_equal(uses[limit].refused, refused);
+}
+
 /* Handshakes */
 
 static void the_address_with_the_most_makes_room(void **state)
@@ -117,11 +132,27 @@ static void the_address_with_the_most_makes_room(void **state)
 	/* Now each has one, and the oldest of all goes. */
 	others[5] = ask("127.0.0.8");
 	assert_true(rig_is_closed(honest));
+	expect_use(HF_LIMIT_HANDSHAKES, 6, 6, 5);
 	close(honest);
 	for (int i = 0; i < 4; i++)
 		close(many[i]);
 	for (int i = 0; i < 6; i++)
 		close(others[i]);
+	rig_stop(&rig);
+}
+
+static void an_address_has_its_part(void **state)
+{
+	int many[5];
+
+	start(6, 4);
+	for (int i = 0; i < 5; i++)
+		many[i] = ask("127.0.0.3");
+	assert_true(rig_is_closed(many[0]));
+	expect_use(HF_LIMIT_HANDSHAKES, 4, 6, 0);
+	expect_use(HF_LIMIT_HANDSHAKES_PER_ADDRESS, 4, 4, 1);
+	for (int i = 0; i < 5; i++)
+		close(many[i]);
 	rig_stop(&rig);
 }
 
@@ -312,14 +343,8 @@ static void the_answer_to_a_new_key_does_not_leave_without_the_lease(void **stat
 	rig_stop(&rig);
 }
 
-static void show_limits(struct rig *of, void *uses)
-{
-	hf_rpc_server_show_limits(of->server, uses);
-}
-
 static void a_client_that_changes_its_key_all_the_time_is_counted(void **state)
 {
-	struct hf_limit_use uses[HF_N_LIMITS] = { 0 };
 	int fd;
 	SSL *client = served(&fd);
 
@@ -327,11 +352,37 @@ static void a_client_that_changes_its_key_all_the_time_is_counted(void **state)
 		if (SSL_do_handshake(client) != 1) /* sends it */
 			break;
 	assert_true(rig_is_closed(fd));
-	rig_run_on(&rig, 0, show_limits, uses);
-	assert_int_equal(uses[HF_LIMIT_TLS_KEYS].refused, 1);
-	assert_int_equal(uses[HF_LIMIT_TLS_KEYS].max, HF_TLS_FREE_KEYS);
+	expect_use(HF_LIMIT_TLS_KEYS, 0, HF_TLS_FREE_KEYS, 1);
 	SSL_free(client);
 	close(fd);
+	rig_stop(&rig);
+}
+
+static bool is_forgotten(void *arg)
+{
+	struct hf_limit_use uses[HF_N_LIMITS] = { 0 };
+
+	rig_run_on(&rig, 0, show_limits, uses);
+	return uses[HF_LIMIT_TLS_KEYS].used == 0;
+}
+
+static void new_keys_are_counted_while_the_session_is_open(void **state)
+{
+	uint8_t reply[64];
+	int fd;
+	SSL *client = served(&fd);
+
+	expect_use(HF_LIMIT_TLS_KEYS, 0, HF_TLS_FREE_KEYS, 0);
+	for (int i = 0; i < 5; i++) {
+		assert_int_equal(SSL_key_update(client, SSL_KEY_UPDATE_NOT_REQUESTED), 1);
+		assert_int_equal(SSL_do_handshake(client), 1);
+	}
+	send_call(client, 2, RIG_WORK);
+	assert_int_equal(SSL_read(client, reply, 28), 28);
+	expect_use(HF_LIMIT_TLS_KEYS, 5, HF_TLS_FREE_KEYS, 0);
+	SSL_free(client);
+	close(fd);
+	rig_wait(is_forgotten, NULL, "the session's keys are not counted any more");
 	rig_stop(&rig);
 }
 
@@ -368,11 +419,13 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(the_address_with_the_most_makes_room),
+		cmocka_unit_test(an_address_has_its_part),
 		cmocka_unit_test(calls_in_tiny_records_are_charged),
 		cmocka_unit_test(calls_behind_a_new_key_are_served_when_the_socket_takes_more),
 		cmocka_unit_test(a_reply_does_not_leave_without_the_lease),
 		cmocka_unit_test(the_answer_to_a_new_key_does_not_leave_without_the_lease),
 		cmocka_unit_test(a_client_that_changes_its_key_all_the_time_is_counted),
+		cmocka_unit_test(new_keys_are_counted_while_the_session_is_open),
 		cmocka_unit_test(no_handshake_is_answered_without_the_lease),
 		cmocka_unit_test(the_end_of_a_session_is_not_told_without_the_lease),
 	};
