@@ -14,17 +14,20 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 
 # pylint: disable=wrong-import-position
 import nlm
+import nsm
 from commandline import CliPlay
 from forger import DistantForger, empty_address
 from play import main
 from rest import Events
-from rpc import TcpCaller, UdpCaller, call_message, exchange
+from rpc import TcpCaller, UdpCaller, call_message, exchange, record, result_of
+from xdr import In, Out
 
 DOCUMENT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "docs", "guide", "limits.md")
 RULES = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "contrib", "prometheus", "holdfast.rules.yml")
 TABLE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "src", "base", "limit.c")
 READERS = 64
-PORTMAP, DUMP, MOUNT, EXPORT = 100000, 4, 100005, 5
+PORTMAP, SET, DUMP, MOUNT, EXPORT = 100000, 1, 4, 100005, 5
+NSM = 100024
 
 
 class Limited(CliPlay):
@@ -117,6 +120,19 @@ class Limits(Limited):
         self.assertEqual((limit["max"], limit["by"]), (262144, self.a.address))
         self.assertGreater(self.metric("refused_total", "lock_searches"), before)
 
+    def test_reservations(self):
+        for number in range(5):
+            self.assertEqual(self.b.share(self.lock_of(self.b, access=1, oh=b"%d" % number)), nlm.S_GRANTED)
+        self.assertEqual(self.c.share(self.lock_of(self.c, access=1)), nlm.S_GRANTED)
+        self.assertEqual(self.assert_shown("reservations_per_client", 5, 65536, 0)["by"], self.id_of(self.b))
+        self.assertEqual(self.assert_shown("reservations_per_address", 5, 524288, 0)["by"], self.b.address)
+        self.assert_shown("reservations_per_file", 6, 65536, 0)
+        self.assert_shown("reservations", 6, 1048576, 0)
+        for number in range(5):
+            self.assertEqual(self.b.unshare(self.lock_of(self.b, access=1, oh=b"%d" % number)), nlm.S_GRANTED)
+        self.assertEqual(self.c.unshare(self.lock_of(self.c, access=1)), nlm.S_GRANTED)
+        self.assert_shown("reservations_per_file", 0, 65536, 0)
+
     def test_memory(self):
         """Owner handles of a kilobyte, until their client has used up its memory for them."""
         top = 16 << 20
@@ -136,6 +152,14 @@ class Limits(Limited):
             limit = self.limit(name)
             self.assertEqual((limit["max"], limit["refused"], limit["by"]), (most, 0, owner))
             self.assertGreater(limit["used"], top)
+
+    def test_unread_input(self):
+        """The beginning of a call, and no more of it."""
+        caller = TcpCaller((self.a.server, 2049), (self.a.address, 0), self.a.namespace)
+        self.addCleanup(caller.close)
+        caller.sock.sendall(record(call_message(nlm.PROGRAM, 4, nlm.LOCK, bytes(700)))[:600])
+        self.until(lambda: self.limit("record_bytes"), "it is counted", passes=lambda limit: limit["used"] >= 500)
+        self.assertEqual(self.limit("record_bytes")["max"], 256 << 20)
 
     def test_cached_replies(self):
         before = self.limit("cached_replies")["used"]
@@ -222,8 +246,82 @@ class Unconfirmed(Limited):
         self.assertRegex(self.run_cli("status").stdout, "clients_unconfirmed 100% used, 6 refused")
 
 
+class Waiting(Limited):
+    """Calls over UDP that wait until their hosts, which do not exist, have answered."""
+
+    settings = ("api.listen=127.0.0.1:0", "recovery.max_clients=1024", "recovery.notify_timeout_ms=60000", "nsm.allow_mon=any")
+    UNCONFIRMED = 1024 // 8
+
+    def setUp(self):
+        super().setUp()
+        self.forger = DistantForger(self.network.server, 2049)
+        self.addCleanup(self.forger.close)
+
+    def send(self, host, procedure, args, program=nlm.PROGRAM, version=4):
+        self.forger.send(empty_address(host), 700, call_message(program, version, procedure, args))
+
+    def fill(self, name, most, of_host, send):
+        """@send(host) sends a call of that host."""
+
+        def shows(name, *wanted):
+            """Not too many are on their way at once, so that none is lost."""
+            self.until(lambda: self.limit(name), f"{name} shows {wanted}",
+                       passes=lambda limit: (limit["used"], limit["max"], limit["refused"]) == wanted)  # fmt: skip
+
+        first = 200
+        for _ in range(of_host + 2):
+            send(first)
+        shows(f"{name}_per_address", of_host, of_host, 2)
+        self.assertEqual(self.limit(f"{name}_per_address")["by"], empty_address(first))
+        shows(name, of_host, most, 0)
+        for host in range(1, most // of_host):
+            for _ in range(of_host):
+                send(first + host)
+            shows(name, (host + 1) * of_host, most, 0)
+        self.assert_shown(name, most, most, 0)
+        send(199)
+        self.until(lambda: self.limit(name)["refused"], "one is refused", passes=lambda n: n == 1)
+        self.assertRegex(self.run_cli("status").stdout, rf"{name}_per_address 100% used, 2 refused")
+
+    def test_locks(self):
+        numbers = itertools.count()
+
+        def send(host):
+            number = next(numbers)
+            lock = self.lock_of(self.a, 2 * number, 1, svid=number, name=f"forged{host}")
+            self.send(host, nlm.LOCK, lock.args(nlm.LOCK))
+
+        for host in range(self.UNCONFIRMED):
+            send(host)
+        self.until(lambda: self.limit("clients_unconfirmed")["used"], "the places are taken",
+                   passes=lambda n: n == self.UNCONFIRMED)  # fmt: skip
+        self.fill("udp_locks_unconfirmed", 1024, 16, send)
+
+    def test_registrations(self):
+        args = Out().string("peer").string("me").u32(200100).u32(1).u32(1).fixed(bytes(16)).bytes()
+        self.fill("udp_mon_unconfirmed", 256, 4, lambda host: self.send(host, nsm.MON, args, NSM, 1))
+
+
 class Mapper(Limited):
     """The embedded port mapper."""
+
+    def caller(self, reserved=False):
+        made = TcpCaller(("127.0.0.1", 111), ("127.0.0.1", 0), self.network.server, reserved)
+        self.addCleanup(made.close)
+        return made
+
+    def register(self, caller, programs):
+        """How many of them are registered."""
+        messages = [call_message(PORTMAP, 2, SET, Out().u32(program).u32(1).u32(6).u32(20000).bytes()) for program in programs]
+        caller.send_together(messages)
+        return sum(In(result_of(caller.receive())).u32() for _ in messages)
+
+    def test_mappings(self):
+        self.assertEqual(self.register(self.caller(), range(400000, 400260)), 256)
+        self.assert_shown("mappings_unprivileged", 256, 256, 4)
+        self.assert_shown("mappings", 256, 1024, 0)
+        self.assertEqual(self.register(self.caller(reserved=True), range(500000, 500770)), 768)
+        self.assert_shown("mappings", 1024, 1024, 2)
 
     def test_connections(self):
         held = [TcpCaller((self.a.server, 111), (self.a.address, 0), self.a.namespace) for _ in range(256)]
