@@ -81,6 +81,7 @@ void hf_rpc_budget_quit(struct hf_rpc_connection *c)
 static void note_use(struct hf_rpc_connection *c)
 {
 	c->useful = hf_loop_now(c->lane->loop);
+	hf_host_part_hear(c->part, c->useful);
 	if (!c->is_proven)
 		count(&c->part->n_fresh, (size_t)-1);
 	c->is_proven = true;

@@ -56,6 +56,7 @@ void hf_rpc_connection_start(struct hf_rpc_lane *lane, struct hf_socket *socket,
 	hf_list_init(&c->probes);
 	hf_list_push_back(&lane->idle, &c->link);
 	hf_rpc_budget_join(c);
+	hf_host_part_hear(c->part, c->useful);
 	if (hf_socket_watch(socket, HF_SOCKET_READ, on_ready, c) < 0)
 		hf_rpc_connection_close(c);
 }

@@ -29,14 +29,23 @@ struct hf_host {
 	struct hf_host_part parts[];
 };
 
+#define N_SENDERS 64 /* a power of two */
+
+/* An address that sent a datagram lately. */
+struct sender {
+	struct hf_addr addr; /* its port is 0; its family is 0: there is none */
+	uint64_t at;
+};
+
 struct hf_hosts {
 	struct hf_siphash_key key; /* (c) */
 	size_t max;                /* (c) connections of one host */
 	pthread_mutex_t lock;
-	struct hf_hashtable by_addr;  /* under lock */
-	struct hf_contacts *contacts; /* under lock; NULL: none are remembered */
-	size_t top;                   /* under lock: the highest rank with a host, or 0 */
-	struct hf_list ranks[];       /* under lock: hosts by n_left(), the longest there first */
+	struct hf_hashtable by_addr;      /* under lock */
+	struct hf_contacts *contacts;     /* under lock; NULL: none are remembered */
+	struct sender senders[N_SENDERS]; /* of home: a datagram of one of them takes no lock */
+	size_t top;                       /* under lock: the highest rank with a host, or 0 */
+	struct hf_list ranks[];           /* under lock: hosts by n_left(), the longest there first */
 };
 
 int hf_hosts_new(struct hf_hosts **hostsp, const struct hf_siphash_key *key, size_t max_per_host,
@@ -168,6 +177,18 @@ struct hf_host *hf_hosts_enter(struct hf_hosts *hosts, const struct hf_addr *add
 	return host;
 }
 
+static uint64_t heard_of(const struct hf_host *host)
+{
+	uint64_t heard_at = 0;
+
+	for (size_t i = 0; i < host->n_parts; i++) {
+		uint64_t at = atomic_load_explicit(&host->parts[i].heard_at, memory_order_relaxed);
+
+		heard_at = HF_MAX(heard_at, at);
+	}
+	return heard_at;
+}
+
 void hf_hosts_close(struct hf_hosts *hosts, struct hf_host *host, uint64_t now)
 {
 	pthread_mutex_lock(&hosts->lock);
@@ -175,7 +196,7 @@ void hf_hosts_close(struct hf_hosts *hosts, struct hf_host *host, uint64_t now)
 	host->n_open--;
 	update_rank(hosts, host);
 	if (!host->n_open && hosts->contacts)
-		hf_contacts_note(hosts->contacts, &host->addr, now);
+		hf_contacts_note(hosts->contacts, &host->addr, now, heard_of(host));
 	pthread_mutex_unlock(&hosts->lock);
 }
 
@@ -201,11 +222,38 @@ size_t hf_hosts_most(struct hf_hosts *hosts, struct hf_addr *addrp)
 	return most;
 }
 
+/* Contacts */
+
+/* Two addresses may have the same place: then the latest sender has it. */
+static size_t place_of(const struct hf_addr *addr)
+{
+	uint64_t halves[2];
+
+	memcpy(halves, addr->ip, sizeof(halves));
+	return (size_t)(((halves[0] ^ halves[1]) * UINT64_C(0x9e3779b97f4a7c15)) >> 32) & (N_SENDERS - 1);
+}
+
 void hf_hosts_note(struct hf_hosts *hosts, const struct hf_addr *addr, uint64_t now)
 {
-	pthread_mutex_lock(&hosts->lock);
-	hf_contacts_note(hosts->contacts, addr, now);
-	pthread_mutex_unlock(&hosts->lock);
+	struct sender *sender = &hosts->senders[place_of(addr)];
+
+	if (HF_UNLIKELY(!hf_addr_same_host(&sender->addr, addr))) {
+		if (sender->addr.family) {
+			pthread_mutex_lock(&hosts->lock);
+			hf_contacts_note(hosts->contacts, &sender->addr, sender->at, sender->at);
+			pthread_mutex_unlock(&hosts->lock);
+		}
+		sender->addr = *addr;
+		sender->addr.port = 0;
+	}
+	sender->at = now;
+}
+
+static uint64_t sent_at(const struct hf_hosts *hosts, const struct hf_addr *addr)
+{
+	const struct sender *sender = &hosts->senders[place_of(addr)];
+
+	return hf_addr_same_host(&sender->addr, addr) ? sender->at : 0;
 }
 
 uint64_t hf_hosts_last_contact(struct hf_hosts *hosts, const struct hf_addr *addr, uint64_t now)
@@ -219,7 +267,23 @@ uint64_t hf_hosts_last_contact(struct hf_hosts *hosts, const struct hf_addr *add
 	host = find(hosts, &key, hf_siphash(&hosts->key, &key, sizeof(key)));
 	last = host && host->n_open ? now : hf_contacts_last(hosts->contacts, &key);
 	pthread_mutex_unlock(&hosts->lock);
-	return last;
+	return HF_MAX(last, sent_at(hosts, addr));
+}
+
+uint64_t hf_hosts_last_heard(struct hf_hosts *hosts, const struct hf_addr *addr)
+{
+	struct hf_addr key = *addr;
+	const struct hf_host *host;
+	uint64_t last;
+
+	key.port = 0;
+	pthread_mutex_lock(&hosts->lock);
+	host = find(hosts, &key, hf_siphash(&hosts->key, &key, sizeof(key)));
+	last = hf_contacts_heard(hosts->contacts, &key);
+	if (host)
+		last = HF_MAX(last, heard_of(host));
+	pthread_mutex_unlock(&hosts->lock);
+	return HF_MAX(last, sent_at(hosts, addr));
 }
 
 void hf_hosts_show_contacts(struct hf_hosts *hosts, struct hf_limit_use *use)

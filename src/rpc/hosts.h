@@ -1,11 +1,11 @@
 /*
  * The addresses that have connections, over all lanes: how many each one has, and which has
  * the most. A connection enters when it comes and leaves when it goes; calls do not count. When
- * the last open one of an address was closed is remembered, too, if that is asked for, and when
- * its last datagram came.
+ * the last open one of an address was closed, and when the server heard the address last, is
+ * remembered, too, if that is asked for.
  *
  * A host has a part for each lane. Only the lane's thread uses a part, except for its three
- * counts.
+ * counts and heard_at.
  */
 #pragma once
 
@@ -33,8 +33,9 @@ struct hf_host_part {
 	size_t charged;              /* bytes, of all connections of this address on this lane */
 	struct hf_list securing; /* connections between their question for TLS and the end of the handshake */
 	size_t n_securing;
-	uint64_t turn;  /* the turn of the loop in which @spent was spent */
-	uint64_t spent; /* units of work, for input from this address */
+	uint64_t turn;             /* the turn of the loop in which @spent was spent */
+	uint64_t spent;            /* units of work, for input from this address */
+	_Atomic uint64_t heard_at; /* monotonic ns: a connection came, or calls on one */
 	_Atomic size_t n_fresh;
 	_Atomic size_t n_open;
 	size_t n_chosen; /* under the lock of the hosts: connections that the lane must close, and has not
@@ -56,14 +57,23 @@ void hf_hosts_leave(struct hf_hosts *hosts, struct hf_host *host);
 
 /* The connections of the address that has the most; 0: there is none. */
 size_t hf_hosts_most(struct hf_hosts *hosts, struct hf_addr *addrp);
-/* A datagram came from this address. Only with @max_contacts, like the next one. */
+/* The next three with @max_contacts, at home. A datagram came from this address. */
 void hf_hosts_note(struct hf_hosts *hosts, const struct hf_addr *addr, uint64_t now);
 /* When the address had an open connection or sent a datagram last: @now, or earlier. */
 uint64_t hf_hosts_last_contact(struct hf_hosts *hosts, const struct hf_addr *addr, uint64_t now);
+/* When a call, a connection or a datagram came from the address last; an open connection alone says nothing.
+ * 0: never. */
+uint64_t hf_hosts_last_heard(struct hf_hosts *hosts, const struct hf_addr *addr);
 
 void hf_hosts_show_contacts(struct hf_hosts *hosts, struct hf_limit_use *use);
 
 struct hf_host_part *hf_host_part(struct hf_host *host, size_t lane);
+
+/* On the lane's thread. */
+static inline void hf_host_part_hear(struct hf_host_part *part, uint64_t now)
+{
+	atomic_store_explicit(&part->heard_at, now, memory_order_relaxed);
+}
 
 /* The address that gives up a connection when there are too many. */
 struct hf_host_choice {

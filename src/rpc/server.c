@@ -201,6 +201,11 @@ uint64_t hf_rpc_server_last_contact(const struct hf_rpc_server *server, const st
 	return hf_hosts_last_contact(server->hosts, peer, now);
 }
 
+uint64_t hf_rpc_server_last_heard(const struct hf_rpc_server *server, const struct hf_addr *peer)
+{
+	return hf_hosts_last_heard(server->hosts, peer);
+}
+
 static void add_lane(const struct hf_rpc_lane *lane, struct hf_limit_use *uses)
 {
 	size_t gathering = atomic_load_explicit(&lane->used_gathering, memory_order_relaxed);

@@ -45,7 +45,8 @@ struct hf_rpc_limits {
 	size_t max_reply;   /* of the longest reply: this much must be free before a call that may have it
 			     * begins */
 	int keepalive_s;    /* see struct hf_socket_bind */
-	size_t max_contacts; /* addresses for hf_rpc_server_last_contact(); 0: it is not called */
+	size_t max_contacts; /* addresses for hf_rpc_server_last_contact() and _last_heard(); 0: neither is
+			      * called */
 	uint64_t slow_ns;    /* calls that take so long are logged; 0: none */
 	uint64_t idle_ns;    /* until a connection without work is closed */
 	uint64_t stall_ns; /* until a connection is closed in the middle of a record, or with a reply that its
@@ -97,9 +98,12 @@ void hf_rpc_server_drain(struct hf_rpc_server *server, uint64_t timeout_ns, void
 void hf_rpc_server_begin_no_more(struct hf_rpc_server *server);
 
 /* When was a connection from this address open last, or when did a datagram come? @now, or earlier; too late
- * rather than too early. From any thread, with limits.max_contacts. */
+ * rather than too early. At home, with limits.max_contacts. */
 uint64_t hf_rpc_server_last_contact(const struct hf_rpc_server *server, const struct hf_addr *peer,
 				    uint64_t now);
+/* The same of what the server heard: a call, a new connection, a datagram. That a connection is open, says
+ * nothing: a host that is gone does not close it. 0: never. */
+uint64_t hf_rpc_server_last_heard(const struct hf_rpc_server *server, const struct hf_addr *peer);
 
 /* Counters */
 struct hf_rpc_counts {

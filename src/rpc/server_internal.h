@@ -16,7 +16,7 @@
  *	move.c         how does a connection move to the home lane?
  *	budget.c       how much memory and time may a connection and its address have?
  *	hosts.c        how many connections has each address?
- *	contacts.c     when did an address last do anything?
+ *	contacts.c     when was an address last in contact, and when was it heard?
  *	port.c         datagrams in, replies out, on one UDP port
  *	dispatch.c     which handler serves a message?
  *	call.c         a call under way: arguments, suspending, replying
