@@ -341,8 +341,8 @@ static void show_chosen(const struct cli *cli, const json_t *clients)
 		"These %zu clients will be declared crashed, and all that they have will be released. A "
 		"client that is\n"
 		"still alive does not learn of it, and may write to files that other clients lock then. A "
-		"client that holds\n"
-		"a lock for long and asks for no other is silent, too.\n",
+		"client whose\n"
+		"programs ask the server for nothing is silent, too.\n",
 		json_array_size(clients));
 }
 

@@ -61,7 +61,7 @@ struct hf_api_client_row {
 	enum hf_client_status status;
 	uint32_t n_locks, n_waiters, n_reservations;
 	uint64_t registered_at, last_seen;
-	uint64_t silent_ns; /* since last_seen */
+	uint64_t silent_ns; /* since its last sign of life */
 	uint64_t n_refused;
 };
 

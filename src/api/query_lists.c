@@ -41,9 +41,7 @@ static const char *copy_text(struct hf_api_request *request, const char *text)
 
 static uint64_t silence_of(const struct hf_api_request *request, const struct hf_client *client)
 {
-	uint64_t now = hf_loop_wall(request->api->options.loop);
-
-	return client->last_seen && now > client->last_seen ? now - client->last_seen : 0;
+	return hf_recovery_silence_ns(request->api->options.recovery, client);
 }
 
 /* The TLS connections from the client's address that may speak for the client. */

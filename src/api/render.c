@@ -158,10 +158,10 @@ static json_t *client_of(const struct hf_api_client_row *row)
 			 "reservations", (json_int_t)row->n_reservations, "registered_at",
 			 hf_api_render_time(row->registered_at), "last_seen",
 			 hf_api_render_time(row->last_seen), "silent_seconds",
-			 row->last_seen ? hf_api_render_seconds(row->silent_ns) : json_null(), "transport",
-			 row->transport, "identity", hf_api_render_text(row->identity), "tls_connection",
-			 row->tls_connection, "authenticated_as", hf_api_render_text(row->authenticated_as),
-			 "refused_calls", (json_int_t)row->n_refused);
+			 hf_api_render_seconds(row->silent_ns), "transport", row->transport, "identity",
+			 hf_api_render_text(row->identity), "tls_connection", row->tls_connection,
+			 "authenticated_as", hf_api_render_text(row->authenticated_as), "refused_calls",
+			 (json_int_t)row->n_refused);
 }
 
 json_t *hf_api_render_clients(struct hf_api_request *request)

@@ -46,8 +46,13 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 				      "Locks that an operator released one by one or file by file. Their "
 				      "clients do not know of it." },
 	[HF_METRIC_SILENT_LOCK] = { "holdfast_oldest_lock_of_silent_client_seconds", HF_METRIC_GAUGE, "",
-				    "Of all clients that hold locks, the longest time since one of them was "
-				    "heard: its locks are at least so old; 0 if no client holds a lock." },
+				    "Of all clients that hold locks, the longest time since a sign of life "
+				    "of "
+				    "one of them: its locks are at least so old; 0 if no client holds a "
+				    "lock. "
+				    "Signs of life are calls of any kind and new connections from its "
+				    "address, "
+				    "and answers of its host. The time begins anew with the server." },
 	[HF_METRIC_SILENT_RELEASED] = { "holdfast_silent_clients_released_total", HF_METRIC_COUNTER, "",
 					"Clients whose locks were released because they gave no sign of life "
 					"for recovery.release_silent_seconds while others waited." },

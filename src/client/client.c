@@ -144,6 +144,7 @@ void hf_client_confirm(struct hf_client *client)
 void hf_client_answered(struct hf_client *client)
 {
 	client->has_answered = true;
+	client->answered_at = hf_loop_now(client->clients->options.loop);
 	if (client->is_confirmed || !hf_places_may_confirm(client))
 		return;
 	client->is_confirmed = true;

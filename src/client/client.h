@@ -139,6 +139,7 @@ struct hf_client {
 	uint64_t seen_at;               /* monotonic ns, of the turn in which last_seen was set */
 	uint64_t met_at;                /* monotonic ns, when it was made; 0: in an earlier epoch */
 	uint64_t called_at;             /* monotonic ns, of its last call under its own name; 0: none yet */
+	uint64_t answered_at;           /* monotonic ns, when its host answered a call of the server last */
 	uint16_t ports[HF_CLIENT_WAYS]; /* the ports that it called from last, by transport; 0: none yet */
 	uint64_t registration_ticket;   /* of the store: durable replies to it wait for this, too */
 	struct hf_recovery_client *recovery; /* of src/recovery: made and freed with the client */

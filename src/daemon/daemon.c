@@ -50,7 +50,7 @@
 #define MAX_LOOPS    16
 #define MAX_PROGRAMS 8
 #define OTHER_FILES  256   /* descriptors that are not connections */
-#define MAX_CONTACTS 65536 /* addresses; 64 bytes and a part of a hash table each */
+#define MAX_CONTACTS 65536 /* addresses; 80 bytes and a part of a hash table each */
 /* Threads that are not for NFS: two of the store, its connection, two name lookups, closing, a reload. */
 #define OTHER_WORKS 7
 #define ERROR_SIZE  512
@@ -528,6 +528,13 @@ static uint64_t last_contact(void *user, const struct hf_addr *peer, uint64_t no
 	return hf_rpc_server_last_contact(d->rpc, peer, now);
 }
 
+static uint64_t last_heard(void *user, const struct hf_addr *peer)
+{
+	struct daemon *d = user;
+
+	return hf_rpc_server_last_heard(d->rpc, peer);
+}
+
 static void show_used_exports(void *user, void (*fn)(void *context, uint32_t number), void *context)
 {
 	struct daemon *d = user;
@@ -582,6 +589,7 @@ static int make_locks(struct daemon *d)
 	nsm.demands_tls = hf_export_table_demands_tls;
 	nsm.user = hf_file_service_table(d->files);
 	nsm.last_contact = last_contact;
+	nsm.last_heard = last_heard;
 	nsm.contact_user = d;
 	r = hf_nlm_new(&d->nlm, &nlm);
 	if (r == 0)
@@ -630,12 +638,11 @@ static int make_rpc(struct daemon *d)
 
 	limits.max_connections =
 		HF_MIN(limits.max_connections, files > 2 * OTHER_FILES ? files - OTHER_FILES : files / 2);
+	limits.max_contacts = MAX_CONTACTS;
 	/* A connection of a host that is gone ends within half of the time that silent clients have. */
-	if (d->config->recovery.release_silent_seconds) {
+	if (d->config->recovery.release_silent_seconds)
 		limits.keepalive_s =
 			(int)HF_MAX(HF_MIN(d->config->recovery.release_silent_seconds / 8, 60), 1);
-		limits.max_contacts = MAX_CONTACTS;
-	}
 	limits.slow_ns = slow_ns(d);
 	r = hf_rpc_server_new(&d->rpc, &limits);
 	if (r == 0)

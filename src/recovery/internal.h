@@ -178,7 +178,6 @@ struct hf_recovery_client {
 	bool is_stored_state_proven;   /* likewise */
 	int32_t told_state;            /* the server's last state number that it knows */
 	struct hf_silent_case *silent; /* it may never come back */
-	uint64_t answered_at;          /* monotonic ns, when its host answered silent.c */
 };
 
 static inline struct hf_client *hf_client_of(struct hf_lock_client *locking)

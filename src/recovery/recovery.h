@@ -95,6 +95,8 @@ struct hf_recovery_asker {
 	/* When a connection from its address was open last, or a datagram came from there: @now, or earlier
 	 * (monotonic ns). */
 	uint64_t (*last_contact)(void *user, const struct hf_client *client, uint64_t now);
+	/* When a call, a new connection or a datagram came from its address last (monotonic ns); 0: never. */
+	uint64_t (*last_heard)(void *user, const struct hf_client *client);
 	void *user;
 };
 
@@ -449,6 +451,10 @@ struct hf_recovery_counts {
 };
 
 void hf_recovery_counts(const struct hf_recovery *recovery, struct hf_recovery_counts *countsp);
+/* The time since the last sign of life of a client: a call about locks, an answer of its host to a call of
+ * the server, and any call, new connection or datagram from its address. That a connection is open is none.
+ * The time begins anew with the server. */
+uint64_t hf_recovery_silence_ns(const struct hf_recovery *recovery, const struct hf_client *client);
 const struct hf_histogram *hf_recovery_commits(const struct hf_recovery *recovery); /* for any thread */
 
 /* Exports: those in which there ever was a lock. */

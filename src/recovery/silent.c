@@ -26,6 +26,10 @@
  *
  * The server looks at all waiters once a second, a slice each turn. Of several clients in
  * the way of a waiter it finds one; it finds the next one when that one is gone.
+ *
+ * What operators see is the time since the client was heard, with or without this setting
+ * (hf_recovery_silence_ns()). Nothing is released by it, so an open connection is no sign of
+ * life there: a host that is gone may leave one behind.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -108,21 +112,36 @@ static struct hf_silent_case *case_new(struct hf_recovery *recovery, struct hf_c
 
 /* Signs of life */
 
-/* By its calls and by the answers of its host. */
+/* By its calls about locks and by the answers of its host. */
 static uint64_t last_heard(const struct hf_recovery *recovery, const struct hf_client *client)
 {
-	uint64_t heard = HF_MAX(client->seen_at, client->recovery->answered_at);
+	uint64_t heard = HF_MAX(client->seen_at, client->answered_at);
 
 	return HF_MAX(heard, recovery->silents.began);
 }
 
+static uint64_t time_since(const struct hf_recovery *recovery, uint64_t sign)
+{
+	uint64_t now = hf_loop_now(recovery->loop);
+
+	return now > sign ? now - sign : 0; /* the clocks of other loops may be a little ahead */
+}
+
+/* For a release: a connection is a sign of life for as long as it is open. */
 static uint64_t silence_ns(const struct hf_recovery *recovery, const struct hf_client *client)
 {
 	const struct hf_recovery_asker *asker = &recovery->silents.asker;
-	uint64_t now = hf_loop_now(recovery->loop);
-	uint64_t sign = HF_MAX(last_heard(recovery, client), asker->last_contact(asker->user, client, now));
+	uint64_t contact = asker->last_contact(asker->user, client, hf_loop_now(recovery->loop));
 
-	return now > sign ? now - sign : 0; /* the clocks of other loops may be a little ahead */
+	return time_since(recovery, HF_MAX(last_heard(recovery, client), contact));
+}
+
+uint64_t hf_recovery_silence_ns(const struct hf_recovery *recovery, const struct hf_client *client)
+{
+	const struct hf_recovery_asker *asker = &recovery->silents.asker;
+	uint64_t heard = asker->last_heard ? asker->last_heard(asker->user, client) : 0;
+
+	return time_since(recovery, HF_MAX(last_heard(recovery, client), heard));
 }
 
 /* Does an answer of the waiter's host, or a call of the waiter, show that the server's network works? */
@@ -197,7 +216,6 @@ static void on_holder(void *context, bool has_answered)
 	struct hf_silent_case *c = context;
 
 	if (has_answered && !c->is_over) {
-		c->holder->recovery->answered_at = hf_loop_now(c->recovery->loop);
 		hf_client_answered(c->holder);
 		case_end_later(c);
 	}
@@ -386,14 +404,15 @@ void hf_recovery_set_asker(struct hf_recovery *recovery, const struct hf_recover
 void hf_silents_init(struct hf_recovery *recovery)
 {
 	hf_list_init(&recovery->silents.cases);
+	recovery->silents.began = hf_loop_now(recovery->loop);
 	hf_timer_init(&recovery->silents.timer, recovery->loop, on_look);
 }
 
 int hf_silents_start(struct hf_recovery *recovery)
 {
+	recovery->silents.began = hf_loop_now(recovery->loop);
 	if (!recovery->options.release_silent_ns)
 		return 0;
-	recovery->silents.began = hf_loop_now(recovery->loop);
 	return hf_timer_start(&recovery->silents.timer, LOOK_NS);
 }
 

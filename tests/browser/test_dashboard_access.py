@@ -97,7 +97,7 @@ class Access(PagePlay):
         # A list that is wider than the page is itself a stop, to scroll it.
         self.assertEqual([stop for stop in order if stop != "wide"], [
             "waiting_seconds", "file", "offset", "mode", "client", "blocked_by_clients",
-            "clients-filter", "id", "status", "locks", "waiters", "sm_state", "transport", "tls_connection", "refused_calls", "registered_at", "last_seen", *release,
+            "clients-filter", "id", "status", "locks", "waiters", "sm_state", "transport", "tls_connection", "refused_calls", "registered_at", "silent_seconds", *release,
             "locks-filter", "share", "file", "offset", "mode", "state", "client", "owner", revoke,
             "what", "share", "used", "max", "refused", "by", "events"])  # fmt: skip
 

@@ -27,7 +27,7 @@ CLUSTER = {
     "addresses": [], "fence": True, "automatic": True,
 }  # fmt: skip
 CLIENT = {"id": "nlm:10.0.0.1:one", "protocol": "nlm", "mon_name": "one", "address": "10.0.0.1", "callback": None, "sm_state": 1,
-          "status": "active", "locks": 0, "waiters": 0, "registered_at": None, "last_seen": None}  # fmt: skip
+          "status": "active", "locks": 0, "waiters": 0, "registered_at": None, "last_seen": None, "silent_seconds": 0.0}  # fmt: skip
 
 
 def read(name):

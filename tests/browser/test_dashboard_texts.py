@@ -55,19 +55,20 @@ class Texts(beside.PageOfApi):
 
     def test_silence_is_measured_by_the_server(self):
         """The clocks of the two machines may differ."""
-        silent = {"one": (1.0, r"\d+(\.\d)? s"), "two": (7300.0, "2 h"), "three": (90000.0, "1 d"), "four": (None, "–")}
-        clients = [{**beside.CLIENT, "id": name, "locks": 1, "silent_seconds": seconds, "last_seen": seconds and "2001-01-01T00:00:00.000Z"}
+        silent = {"one": (1.0, r"\d+(\.\d)? s"), "two": (7300.0, "2 h"), "three": (90000.0, "1 d"), "never seen": (180000.0, "2 d")}
+        clients = [{**beside.CLIENT, "id": name, "locks": 1, "silent_seconds": seconds,
+                    "last_seen": None if name == "never seen" else "2001-01-01T00:00:00.000Z"}
                    for name, (seconds, _) in silent.items()]  # fmt: skip
         self.api.answers[("GET", "/api/v1/clients")] = lambda: self.list("clients", clients)
         self.open()
-        self.page.wait(selector="#clients td", text="four")
+        self.page.wait(selector="#clients td", text="never seen")
         rows = "[...document.querySelectorAll('#clients tbody tr')].map(r => [...r.cells].map(c => [c.textContent, c.className]))"
         shown = {cells[0][0]: cells[-1] for cells in self.page.evaluate(code=rows)}
         self.assertEqual(set(shown), set(silent))
         for name, (_, text) in silent.items():
             with self.subTest(name=name):
                 self.assertRegex(shown[name][0], f"^{text}$")
-                self.assertEqual("warn" in shown[name][1], name == "three")
+                self.assertEqual("warn" in shown[name][1], silent[name][0] > 86400)
 
     def test_the_token_is_asked_for_only_where_it_is_missing(self):
         self.api.answers[("GET", "/api/v1/waiters")] = (500, {"error": {"code": "internal", "message": "Broken."}})

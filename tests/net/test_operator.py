@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import sys
+import time
 import urllib.parse
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -16,10 +17,12 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 # pylint: disable=wrong-import-position
 import nlm
 from commandline import FAILED, NOT_FOUND, USAGE, CliPlay
-from exported import Exported
+from exported import Exported, nfs
 from play import main
 from rest import Events
+from rpc import TcpCaller, UdpCaller, auth_sys, call_message, exchange
 from terminal import Terminal
+from xdr import Out
 
 READ, WRITE, BOTH = 1, 2, 3
 
@@ -325,6 +328,82 @@ class Silence(CliPlay):
         self.a.unlock(self.lock_of(self.a))
         self.b.free_all()
         self.until(lambda: self.rest.metrics()[self.NAME], "no client holds a lock", passes=lambda seconds: seconds == 0)
+
+
+class SignsOfLife(Exported, CliPlay):
+    """How long a client is silent: whatever its host sends is a sign of life, and an open connection is none."""
+
+    OLDEST = "holdfast_oldest_lock_of_silent_client_seconds"
+    TIME = 2  # seconds
+
+    def silent(self, host):
+        return self.rest.get(f"/api/v1/clients/{quote(self.id_of(host))}").json["silent_seconds"]
+
+    def pass_time(self):
+        began = time.monotonic()
+        self.until(lambda: time.monotonic() - began, "time passes", passes=lambda passed: passed > self.TIME)
+
+    def caller(self, host, kind=TcpCaller):
+        """A mount of its own beside the connection of the lock manager."""
+        caller = kind((self.network.SERVER[0], 2049), (host.address, 0), host.namespace, reserved=True)
+        self.addCleanup(caller.close)
+        return caller
+
+    def read(self, host, caller):
+        """GETATTR and READ; the times around them."""
+        began = time.monotonic()
+        for procedure, args in ((nfs.GETATTR, Out().opaque(self.fh)), (nfs.READ, Out().opaque(self.fh).u64(0).u32(10))):
+            message = call_message(nfs.NFS, 3, procedure, args.bytes(), cred=auth_sys(host.name, 1000, 1000))
+            self.assertEqual(exchange(caller, message)[:4], bytes(4), "NFS3_OK")
+        return began, time.monotonic()
+
+    def assert_silent_since(self, host, began, ended):
+        """The last sign of life came between these two times."""
+        least = time.monotonic() - ended
+        silent, metric = self.silent(host), self.rest.metrics()[self.OLDEST]
+        most = time.monotonic() - began
+        for seconds in (silent, metric):  # the loop's clock is as old as its turn
+            self.assertTrue(least - 0.1 <= seconds <= most + 0.1, f"{seconds} is not from {least} to {most}")
+
+    def play_reader(self, kind):
+        self.assert_granted(self.a, self.lock_of(self.a))
+        caller = self.caller(self.a, kind)
+        self.pass_time()
+        for _ in range(3):
+            self.assert_silent_since(self.a, *self.read(self.a, caller))
+        times = self.read(self.a, caller)
+        self.pass_time()
+        self.assert_silent_since(self.a, *times)  # and not the connection is the sign
+        return caller, times
+
+    def test_a_client_that_reads_is_not_silent(self):
+        self.play_reader(TcpCaller)
+
+    def test_a_client_that_reads_over_udp_is_not_silent(self):
+        self.play_reader(UdpCaller)
+
+    def test_a_client_is_silent_since_the_last_call_of_a_connection_that_has_ended(self):
+        n_open = lambda: self.rest.metrics()['holdfast_connections{transport="tcp"}']
+        caller, times = self.play_reader(TcpCaller)
+        before = n_open()
+        caller.close()
+        self.a.drop_callers()  # that of the lock manager
+        self.until(n_open, "the connections have ended", passes=lambda n: n == before - 2)
+        self.assert_silent_since(self.a, *times)
+        began = time.monotonic()
+        again = self.caller(self.a)
+        self.until(lambda: self.silent(self.a), "a new connection is a sign", passes=lambda s: s <= time.monotonic() - began)
+        self.assertEqual(n_open(), before - 1)
+        self.assert_silent_since(self.a, *self.read(self.a, again))
+
+    def test_the_answer_to_a_grant_is_a_sign_of_life(self):
+        self.assert_granted(self.a, self.lock_of(self.a))
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        self.pass_time()
+        began = time.monotonic()
+        self.a.unlock(self.lock_of(self.a))
+        self.b.grants.wait(1)
+        self.until(lambda: self.silent(self.b), "b has answered", passes=lambda s: s <= time.monotonic() - began)
 
 
 class ReleasedForGood(Exported):

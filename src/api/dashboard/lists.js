@@ -28,8 +28,8 @@ const tables = {
     { key: "tls_connection", title: "TLS now", text: c => (c.authenticated_as ? `${c.tls_connection}: ${c.authenticated_as}` : c.tls_connection ?? "–") },
     { key: "refused_calls", title: "Refused calls", kind: "n", mark: c => (c.refused_calls ? "warn" : "") },
     { key: "registered_at", title: "Age", kind: "n", text: c => since(c.registered_at) },
-    { key: "last_seen", title: "Silent for", kind: "n", text: c => (c.last_seen ? age(silence(c)) : "–"),
-      mark: c => (c.locks && c.last_seen && silence(c) > DAY ? "warn" : "") }] }),
+    { key: "silent_seconds", title: "Silent for", kind: "n", text: c => age(silence(c)),
+      mark: c => (c.locks && silence(c) > DAY ? "warn" : "") }] }),
   locks: new Table("locks", { noun: "lock", sort: "client", down: false,
     keyOf: l => `${l.client} ${l.owner} ${l.handle} ${l.offset} ${l.length} ${l.mode}`, columns: [
       { key: "share", title: "Export" }, { key: "file", title: "File", kind: "id", text: file },

@@ -231,6 +231,8 @@ static void on_told(void *user, const struct hf_rpc_result *result)
 	grant->n_sent += result->n_sent;
 	if (grant->ending)
 		return;
+	if (result->outcome == HF_RPC_OUTCOME_OK)
+		grant->client->answered_at = now;
 	if (result->outcome == HF_RPC_OUTCOME_OK && grant->by_msg) {
 		grant->by_msg = false; /* for the next try, if GRANTED_RES does not come by then */
 		hf_timer_start(&grant->timer, grant->try_ends - HF_MIN(grant->try_ends, now));

@@ -134,6 +134,8 @@ struct hf_nsm_options {
 	/* When was a connection from this address open last, or when did a datagram come: @now, or earlier
 	 * (monotonic ns). NULL: it is not known, and so no silent client loses its locks. */
 	uint64_t (*last_contact)(void *user, const struct hf_addr *peer, uint64_t now);
+	/* The same of a call, a new connection or a datagram; 0: never. Not NULL with the other one. */
+	uint64_t (*last_heard)(void *user, const struct hf_addr *peer);
 	void *contact_user;
 	void *user;
 	struct hf_rpc_presence *presence; /* which clients have TLS connections; NULL: none is asked for */

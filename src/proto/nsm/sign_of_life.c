@@ -117,7 +117,18 @@ static uint64_t last_contact(void *user, const struct hf_client *client, uint64_
 	return options->last_contact(options->contact_user, &client->address, now);
 }
 
-const struct hf_recovery_asker hf_nsm_sign_of_life_asker = { .ask = ask, .last_contact = last_contact };
+static uint64_t last_heard(void *user, const struct hf_client *client)
+{
+	const struct hf_nsm_options *options = &((const struct hf_nsm *)user)->options;
+
+	return options->last_heard(options->contact_user, &client->address);
+}
+
+const struct hf_recovery_asker hf_nsm_sign_of_life_asker = {
+	.ask = ask,
+	.last_contact = last_contact,
+	.last_heard = last_heard,
+};
 
 void hf_nsm_signs_of_life_deinit(struct hf_nsm *nsm)
 {

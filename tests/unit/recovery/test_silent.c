@@ -14,6 +14,7 @@ static bool is_alpha_alive;    /* its host answers */
 static bool is_carol_alive;    /* the waiter's */
 static bool is_connected;      /* alpha has a connection */
 static uint64_t contact_at;    /* when its last one was closed */
+static uint64_t heard_at;      /* when a call came on one */
 static bool is_asker_too_busy; /* no question can be asked */
 
 struct question {
@@ -68,9 +69,16 @@ static uint64_t last_contact(void *user, const struct hf_client *client, uint64_
 	return is_connected ? now : contact_at;
 }
 
+static uint64_t last_heard(void *user, const struct hf_client *client)
+{
+	return client == a() ? heard_at : 0;
+}
+
 static void join(void)
 {
-	static const struct hf_recovery_asker asker = { .ask = ask, .last_contact = last_contact };
+	static const struct hf_recovery_asker asker = { .ask = ask,
+							.last_contact = last_contact,
+							.last_heard = last_heard };
 
 	hf_recovery_set_asker(w.recovery, &asker);
 	assert_int_equal(hf_recovery_start(w.recovery), 0);
@@ -79,7 +87,7 @@ static void join(void)
 static int begin(void **state)
 {
 	hf_list_init(&questions);
-	n_asked = contact_at = 0;
+	n_asked = contact_at = heard_at = 0;
 	is_alpha_alive = is_connected = is_asker_too_busy = false;
 	is_carol_alive = true;
 	world_init(&w);
@@ -234,6 +242,45 @@ static void test_only_others_count_as_waiters(void **state)
 	assert_int_equal(n_asked, 0);
 }
 
+static void expect_silence(uint64_t ns)
+{
+	assert_int_equal(hf_recovery_silence_ns(w.recovery, a()), ns);
+}
+
+/* As operators see it. */
+static void test_silence_begins_with_the_last_sign_of_life(void **state)
+{
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	turn_for(w.loop, TIME);
+	hf_client_seen(a(), &a()->local);
+	expect_silence(0);
+	turn_for(w.loop, TIME);
+	is_connected = true; /* and nothing comes */
+	expect_silence(TIME);
+	heard_at = hf_loop_now(w.loop);
+	expect_silence(0);
+	turn_for(w.loop, TIME);
+	is_connected = false;
+	contact_at = hf_loop_now(w.loop);
+	expect_silence(TIME);
+	hf_client_answered(a());
+	expect_silence(0);
+	turn_for(w.loop, TIME);
+	heard_at = hf_loop_now(w.loop) + MS; /* by the clock of another loop */
+	expect_silence(0);
+}
+
+/* Another run may have heard the client since the time that the store has. */
+static void test_silence_begins_anew_with_the_server(void **state)
+{
+	uint64_t began = hf_loop_now(w.loop);
+
+	assert_int_equal(world_lock(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	a()->seen_at = 0; /* not in this run */
+	turn_for(w.loop, TIME);
+	expect_silence(hf_loop_now(w.loop) - began);
+}
+
 /* A node that sends nothing hears nothing. */
 static void test_nothing_without_the_lease(void **state)
 {
@@ -297,6 +344,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_question_that_was_not_asked_counts_for_nothing, begin,
 						end),
 		cmocka_unit_test_setup_teardown(test_only_others_count_as_waiters, begin, end),
+		cmocka_unit_test_setup_teardown(test_silence_begins_with_the_last_sign_of_life, begin, end),
+		cmocka_unit_test_setup_teardown(test_silence_begins_anew_with_the_server, begin, end),
 		cmocka_unit_test_setup_teardown(test_nothing_without_the_lease, begin, end),
 		cmocka_unit_test_setup_teardown(test_nothing_in_grace, begin, end),
 		cmocka_unit_test_setup_teardown(test_off, begin, end),
