@@ -105,7 +105,8 @@ struct hf_api_status {
 	bool store_is_healthy;
 	uint64_t store_failures;
 	uint64_t uptime_ns;
-	uint64_t silence_ns; /* of /metrics: the longest of a client that holds locks */
+	uint64_t silence_ns;          /* of /metrics: the longest of a client that holds locks */
+	uint64_t blocking_silence_ns; /* the same, of those that other clients wait for */
 	uint64_t tls_refused[HF_CLIENT_N_REFUSALS];
 	uint64_t grants_told, grants_refused, grants_abandoned, grants_kept, grants_retried;
 };

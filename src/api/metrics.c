@@ -41,6 +41,12 @@ static void put_value(FILE *out, enum hf_metric metric, uint64_t value)
 	fprintf(out, "%s %llu\n", hf_metrics[metric].name, (unsigned long long)value);
 }
 
+static void put_seconds(FILE *out, enum hf_metric metric, uint64_t ns)
+{
+	begin(out, metric);
+	fprintf(out, "%s %.3f\n", hf_metrics[metric].name, (double)ns / 1e9);
+}
+
 static void put_text(FILE *out, const char *text)
 {
 	for (; *text; text++) {
@@ -199,8 +205,8 @@ static void put_nlm(FILE *out, const struct hf_api_request *request)
 
 	put_exports(out, request);
 	put_value(out, HF_METRIC_LOCKS_REVOKED, status->recovery.locks_revoked);
-	begin(out, HF_METRIC_SILENT_LOCK);
-	fprintf(out, "%s %.3f\n", hf_metrics[HF_METRIC_SILENT_LOCK].name, (double)status->silence_ns / 1e9);
+	put_seconds(out, HF_METRIC_SILENT_LOCK, status->silence_ns);
+	put_seconds(out, HF_METRIC_SILENT_BLOCKER, status->blocking_silence_ns);
 	put_value(out, HF_METRIC_SILENT_RELEASED, status->recovery.silent_released);
 	put_value(out, HF_METRIC_NLM_WAITERS, status->locks.waiters);
 	begin(out, HF_METRIC_NLM_GRANTS);

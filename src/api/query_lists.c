@@ -158,33 +158,6 @@ int hf_api_query_clients(struct hf_api_request *request)
 	return request->code ? HF_API_DONE : HF_API_MORE;
 }
 
-/* The status, the limits, and the silence of clients that hold locks. */
-int hf_api_query_metrics(struct hf_api_request *request)
-{
-	struct hf_api_status *status = &request->status;
-
-	if (!request->has_begun)
-		hf_api_query_status(request);
-	request->has_begun = true;
-	if (hf_api_is_standby(request->api))
-		return HF_API_DONE;
-	if (!request->limits[HF_LIMIT_LOCKS].max)
-		hf_api_begin_limits(request);
-	for (size_t i = 0; i < HF_API_SLICE && !request->code; i++) {
-		hf_cleanup(hf_client_unrefp) struct hf_client *client =
-			hf_clients_next(hf_recovery_clients(request->api->options.recovery),
-					request->cursor[0]);
-
-		if (!client)
-			return HF_API_DONE;
-		if (client->locking.n_locks)
-			status->silence_ns = HF_MAX(status->silence_ns, silence_of(request, client));
-		hf_api_note_limits(request, client);
-		request->cursor[0] = client->serial;
-	}
-	return request->code ? HF_API_DONE : HF_API_MORE;
-}
-
 /* Locks and waiters */
 
 static void begin_walk(struct hf_api_request *request)
@@ -218,7 +191,38 @@ static bool is_export_wanted(const struct hf_api_request *request, uint32_t expo
 }
 
 /* The holders that block a waiter. The lock table names one at once; the others are looked for among the
- * first locks of the file, which for most files are all of them. */
+ * first locks of its range, which for most files are all of them. */
+
+typedef void (*blocker_fn)(void *context, const struct hf_lock_view *lock);
+
+static bool is_in_the_way(const struct hf_lock_view *lock, const struct hf_lock_view *waiter)
+{
+	bool is_own = lock->who.client == waiter->who.client && lock->who.owner_id == waiter->who.owner_id;
+
+	return !is_own && hf_range_overlaps(lock->range, waiter->range) &&
+	       (lock->mode == HF_LOCK_EXCLUSIVE || waiter->mode == HF_LOCK_EXCLUSIVE);
+}
+
+/* A holder may come more than once. Returns how many locks it examined. */
+static size_t find_blockers(const struct hf_api_request *request, const struct hf_lock_view *waiter,
+			    blocker_fn fn, void *context)
+{
+	struct hf_locks *locks = hf_recovery_locks(request->api->options.recovery);
+	struct hf_lock_scope scope = { .file = &waiter->who, .range = &waiter->range };
+	struct hf_lock_cursor cursor = { 0 };
+	struct hf_lock_view lock;
+	size_t n = 0;
+
+	if (hf_lock_test(locks, &waiter->who, waiter->range, waiter->mode, &lock) != HF_LOCK_E_CONFLICT)
+		return 0;
+	fn(context, &lock);
+	while (n < HF_API_SLICE && hf_lock_next_lock(locks, &scope, &cursor, &lock)) {
+		if (is_in_the_way(&lock, waiter))
+			fn(context, &lock);
+		n++;
+	}
+	return n;
+}
 
 static void add_blocker(struct hf_api_request *request, struct hf_api_lock_row *row, const char *owner,
 			const char *client)
@@ -231,11 +235,20 @@ static void add_blocker(struct hf_api_request *request, struct hf_api_lock_row *
 	row->n_blockers += !request->code;
 }
 
-static void add_holder(struct hf_api_request *request, struct hf_api_lock_row *row,
-		       const struct hf_lock_view *holder)
+struct blocked {
+	struct hf_api_request *request;
+	struct hf_api_lock_row *row;
+};
+
+static void add_holder(void *context, const struct hf_lock_view *holder)
 {
+	const struct blocked *blocked = context;
+	struct hf_api_request *request = blocked->request;
+	struct hf_api_lock_row *row = blocked->row;
 	char owner[HF_API_OWNER_TEXT];
 
+	if (row->n_blockers == HF_API_MAX_BLOCKERS)
+		return;
 	if (holder->who.client) {
 		add_blocker(request, row, hf_api_owner_text(holder, owner, sizeof(owner)),
 			    hf_container_of(holder->who.client, struct hf_client, locking)->id);
@@ -243,36 +256,6 @@ static void add_holder(struct hf_api_request *request, struct hf_api_lock_row *r
 		snprintf(owner, sizeof(owner), "local:%lld", (long long)holder->who.owner_id);
 		add_blocker(request, row, owner, owner);
 	}
-}
-
-static bool is_in_the_way(const struct hf_lock_view *lock, const struct hf_lock_view *waiter)
-{
-	bool is_own = lock->who.client == waiter->who.client && lock->who.owner_id == waiter->who.owner_id;
-
-	return !is_own && hf_range_overlaps(lock->range, waiter->range) &&
-	       (lock->mode == HF_LOCK_EXCLUSIVE || waiter->mode == HF_LOCK_EXCLUSIVE);
-}
-
-/* Returns how many locks it examined. */
-static size_t find_blockers(struct hf_api_request *request, struct hf_api_lock_row *row,
-			    const struct hf_lock_view *waiter)
-{
-	struct hf_locks *locks = hf_recovery_locks(request->api->options.recovery);
-	struct hf_lock_scope scope = { .file = &waiter->who };
-	struct hf_lock_cursor cursor = { 0 };
-	struct hf_lock_view lock;
-	size_t n = 0;
-
-	if (hf_lock_test(locks, &waiter->who, waiter->range, waiter->mode, &lock) != HF_LOCK_E_CONFLICT)
-		return 0;
-	add_holder(request, row, &lock);
-	while (n < HF_API_SLICE && row->n_blockers < HF_API_MAX_BLOCKERS &&
-	       hf_lock_next_lock(locks, &scope, &cursor, &lock)) {
-		if (is_in_the_way(&lock, waiter))
-			add_holder(request, row, &lock);
-		n++;
-	}
-	return n;
 }
 
 /* Adds a row with the file and the client. NULL: no memory is left. */
@@ -311,7 +294,7 @@ static size_t copy_lock(struct hf_api_request *request, const struct hf_lock_vie
 	if (!view->waits)
 		return 0;
 	row->waits_ns = view->stamp && now > view->stamp ? now - view->stamp : 0;
-	return find_blockers(request, row, view);
+	return find_blockers(request, view, add_holder, &(struct blocked){ request, row });
 }
 
 /* Counts a record that was examined. False: the list does not show it. The record at which the scan ends is
@@ -444,4 +427,79 @@ int hf_api_query_reservations(struct hf_api_request *request)
 		copy_reservation(request, &view);
 	}
 	return request->code ? HF_API_DONE : HF_API_MORE;
+}
+
+/* For /metrics: the limits, and how long clients that hold locks are silent; then only those of them that
+ * other clients wait for. */
+
+/* True: all clients were looked at. */
+static bool look_at_clients(struct hf_api_request *request)
+{
+	struct hf_clients *clients = hf_recovery_clients(request->api->options.recovery);
+	struct hf_api_status *status = &request->status;
+
+	for (size_t i = 0; i < HF_API_SLICE && !request->code; i++) {
+		hf_cleanup(hf_client_unrefp) struct hf_client *client =
+			hf_clients_next(clients, request->cursor[0]);
+
+		if (!client)
+			return true;
+		if (client->locking.n_locks)
+			status->silence_ns = HF_MAX(status->silence_ns, silence_of(request, client));
+		hf_api_note_limits(request, client);
+		request->cursor[0] = client->serial;
+	}
+	return false;
+}
+
+struct wait {
+	struct hf_api_request *request;
+	const struct hf_lock_view *waiter;
+};
+
+static void note_holder(void *context, const struct hf_lock_view *holder)
+{
+	const struct wait *wait = context;
+	struct hf_api_status *status = &wait->request->status;
+	uint64_t silence_ns;
+
+	if (!holder->who.client || holder->who.client == wait->waiter->who.client)
+		return;
+	silence_ns =
+		silence_of(wait->request, hf_container_of(holder->who.client, struct hf_client, locking));
+	status->blocking_silence_ns = HF_MAX(status->blocking_silence_ns, silence_ns);
+}
+
+/* True: all waiters were looked at, or as many as may be. */
+static bool look_at_waiters(struct hf_api_request *request)
+{
+	struct hf_locks *locks = hf_recovery_locks(request->api->options.recovery);
+	const struct hf_lock_scope all = { 0 };
+	struct hf_lock_view waiter;
+	struct wait wait = { request, &waiter };
+
+	for (size_t i = 0; i < HF_API_SLICE; i++) {
+		size_t n;
+
+		if (request->n_scanned >= HF_API_MAX_SCAN ||
+		    !hf_lock_next_waiter(locks, &all, &request->at, &waiter))
+			return true;
+		n = find_blockers(request, &waiter, note_holder, &wait);
+		request->n_scanned += 1 + n;
+		i += n;
+	}
+	return false;
+}
+
+int hf_api_query_metrics(struct hf_api_request *request)
+{
+	if (!request->has_begun)
+		hf_api_query_status(request);
+	request->has_begun = true;
+	if (hf_api_is_standby(request->api))
+		return HF_API_DONE;
+	if (!request->limits[HF_LIMIT_LOCKS].max)
+		hf_api_begin_limits(request);
+	return request->code || (look_at_clients(request) && look_at_waiters(request)) ? HF_API_DONE
+										       : HF_API_MORE;
 }

@@ -53,6 +53,9 @@ const struct hf_metric_row hf_metrics[HF_N_METRICS] = {
 				    "Signs of life are calls of any kind and new connections from its "
 				    "address, "
 				    "and answers of its host. The time begins anew with the server." },
+	[HF_METRIC_SILENT_BLOCKER] = { "holdfast_silent_client_in_the_way_seconds", HF_METRIC_GAUGE, "",
+				       "The same of the clients that hold a lock for which another client "
+				       "waits; 0 if no client waits for another." },
 	[HF_METRIC_SILENT_RELEASED] = { "holdfast_silent_clients_released_total", HF_METRIC_COUNTER, "",
 					"Clients whose locks were released because they gave no sign of life "
 					"for recovery.release_silent_seconds while others waited." },

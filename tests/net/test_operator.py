@@ -334,6 +334,7 @@ class SignsOfLife(Exported, CliPlay):
     """How long a client is silent: whatever its host sends is a sign of life, and an open connection is none."""
 
     OLDEST = "holdfast_oldest_lock_of_silent_client_seconds"
+    IN_THE_WAY = "holdfast_silent_client_in_the_way_seconds"
     TIME = 2  # seconds
 
     def silent(self, host):
@@ -404,6 +405,26 @@ class SignsOfLife(Exported, CliPlay):
         self.a.unlock(self.lock_of(self.a))
         self.b.grants.wait(1)
         self.until(lambda: self.silent(self.b), "b has answered", passes=lambda s: s <= time.monotonic() - began)
+
+    def test_only_a_client_in_the_way_of_another_one_is_in_the_way(self):
+        self.assertEqual(self.rest.metrics()[self.IN_THE_WAY], 0, "no client waits")
+        self.assert_granted(self.a, self.lock_of(self.a, offset=5, length=5, exclusive=False))
+        self.assert_granted(self.a, self.lock_of(self.a, offset=40, length=10))
+        self.assert_blocked(self.a, self.lock_of(self.a, offset=40, length=10, svid=2))
+        self.pass_time()
+        self.assert_granted(self.b, self.lock_of(self.b, length=10, exclusive=False))
+        self.assert_granted(self.b, self.lock_of(self.b, offset=20, length=10))
+        self.assertEqual(self.rest.metrics()[self.IN_THE_WAY], 0, "only a program of the client itself waits")
+        self.assert_blocked(self.c, self.lock_of(self.c, offset=20, length=10))
+        caller = self.caller(self.b)
+        began, _ = self.read(self.b, caller)
+        shown = self.rest.metrics()
+        self.assertLessEqual(shown[self.IN_THE_WAY], time.monotonic() - began + 0.1, "of the client that c waits for")
+        self.assertGreater(shown[self.OLDEST], shown[self.IN_THE_WAY] + self.TIME - 0.5)
+        self.assert_blocked(self.c, self.lock_of(self.c, length=10, svid=2))
+        shown = self.rest.metrics()
+        self.assertGreater(shown[self.IN_THE_WAY], self.TIME, "of two in the way, the one that is silent for longer")
+        self.assertAlmostEqual(shown[self.IN_THE_WAY], shown[self.OLDEST], delta=0.5)
 
 
 class ReleasedForGood(Exported):
