@@ -87,7 +87,7 @@ static enum MHD_Result send_events(struct hf_api_request *request)
 		return send_json(request, 503,
 				 hf_api_render_error("too_many_readers",
 						     "There are too many readers of events now."));
-	hf_api_set_door(request->api, request->connection, HF_API_DOOR_STREAMS);
+	hf_api_door_streams(request);
 	MHD_add_response_header(response, "X-Accel-Buffering", "no");
 	return send_response(request, 200, response, "text/event-stream",
 			     "default-src 'none'; frame-ancestors 'none'");

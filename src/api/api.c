@@ -87,41 +87,53 @@ static int copy_texts(struct hf_api *api)
 {
 	struct hf_api_options *options = &api->options;
 	bool has_path = options->path != NULL;
-	char *token_file;
 
 	options->cluster.addresses = strdup(options->cluster.addresses ? options->cluster.addresses : "");
 	options->state_dir = strdup(options->state_dir);
 	options->server_name = strdup(options->server_name);
 	options->path = has_path ? strdup(options->path) : NULL;
-	options->view_token_file = strdup(options->view_token_file ? options->view_token_file : "");
-	if (options->token_file && *options->token_file)
-		token_file = strdup(options->token_file);
-	else if (!options->state_dir || asprintf(&token_file, "%s/api.token", options->state_dir) < 0)
-		token_file = NULL;
-	options->token_file = token_file;
-	if (!options->state_dir || !options->server_name || !token_file || (has_path && !options->path) ||
-	    !options->cluster.addresses || !options->view_token_file)
+	if (!options->state_dir || !options->server_name || (has_path && !options->path) ||
+	    !options->cluster.addresses)
 		return hf_trace(-ENOMEM);
 	return 0;
 }
 
-static int load_tokens(struct hf_api *api)
+static void take_tokens(struct hf_api_guard *guard, const struct hf_api_tokens *tokens)
 {
-	const struct hf_api_options *options = &api->options;
-	struct hf_api_guard *guard = &api->guard;
-	int r = hf_api_token_load(guard->token, options->token_file, options->loop);
-	char quoted[512];
+	memcpy(guard->token, tokens->change, sizeof(guard->token));
+	memcpy(guard->view_token, tokens->view, sizeof(guard->view_token));
+}
 
-	if (r == 0 && *options->view_token_file)
-		r = hf_api_token_load(guard->view_token, options->view_token_file, options->loop);
-	if (r < 0 || strcmp(guard->token, guard->view_token) != 0)
-		return r;
-	hf_log_error("the token that may only look is the same as the one that may change something; remove "
-		     "its file to get a new one",
-		     "file=%s",
-		     hf_log_quote(quoted, sizeof(quoted), options->view_token_file,
-				  strlen(options->view_token_file)));
-	return -EINVAL;
+static int load_tokens(struct hf_api *api, const struct hf_api_options *options)
+{
+	const struct hf_api_token_files files = {
+		.change = options->token_file ? options->token_file : "",
+		.view = options->view_token_file ? options->view_token_file : "",
+		.state_dir = options->state_dir,
+	};
+	struct hf_api_tokens tokens;
+	int r = hf_api_tokens_load(&tokens, &files, false, options->loop);
+
+	if (r == 0)
+		take_tokens(&api->guard, &tokens);
+	return r;
+}
+
+void hf_api_set_tokens(struct hf_api *api, const struct hf_api_tokens *tokens)
+{
+	struct hf_api_guard *guard = &api->guard;
+	bool is_same;
+
+	pthread_mutex_lock(&api->lock);
+	is_same = strcmp(guard->token, tokens->change) == 0 && strcmp(guard->view_token, tokens->view) == 0;
+	if (!is_same) {
+		take_tokens(guard, tokens);
+		guard->n_replaced++;
+		hf_api_shut_streams(api);
+	}
+	pthread_mutex_unlock(&api->lock);
+	if (!is_same)
+		hf_log_info("the API has other tokens now", "%s", "");
 }
 
 int hf_api_new(struct hf_api **apip, const struct hf_api_options *options)
@@ -132,7 +144,8 @@ int hf_api_new(struct hf_api **apip, const struct hf_api_options *options)
 	if (!api)
 		return hf_trace(-ENOMEM);
 	api->options = *options;
-	api->options.keys = NULL; /* they change */
+	api->options.keys = NULL; /* they change, as the next two do */
+	api->options.token_file = api->options.view_token_file = NULL;
 	api->keys = hf_api_keys_ref(options->keys);
 	api->is_https = options->keys != NULL;
 	api->fd = -1;
@@ -154,7 +167,7 @@ int hf_api_new(struct hf_api **apip, const struct hf_api_options *options)
 	api->started_wall = hf_loop_wall(options->loop);
 	r = copy_texts(api);
 	if (r == 0)
-		r = load_tokens(api);
+		r = load_tokens(api, options);
 	if (r == 0)
 		r = hf_api_listen(api);
 	if (r < 0)
@@ -211,8 +224,6 @@ struct hf_api *hf_api_free(struct hf_api *api)
 	free((void *)(uintptr_t)api->options.state_dir);
 	free((void *)(uintptr_t)api->options.server_name);
 	free((void *)(uintptr_t)api->options.path);
-	free((void *)(uintptr_t)api->options.token_file);
-	free((void *)(uintptr_t)api->options.view_token_file);
 	hf_api_keys_unref(api->keys);
 	free(api);
 	return NULL;

@@ -9,7 +9,7 @@
  *	https.c       TLS on its connections; keys.c: certificate and key
  *	listen.c      the TCP port or Unix socket
  *	doors.c       the connections, and which one is closed when there are too many
- *	guard.c       checks Host, Origin and token; token.c reads or creates the token file
+ *	guard.c       checks Host, Origin and token; token.c reads or creates the token files
  *	target.c      path and query of a request
  *	routes.c      the table of all calls, and which of them a request is
  *	request.c     one request: memory, result
@@ -44,6 +44,7 @@
 
 struct hf_api;
 struct hf_api_keys;
+struct hf_api_tokens;
 struct hf_call_meter;
 struct hf_cluster;
 struct hf_exports;
@@ -131,7 +132,7 @@ struct hf_api_options {
 	struct hf_addr listen;       /* family 0: see path */
 	const char *path;            /* of a Unix socket; NULL: see listen */
 	struct hf_api_keys *keys;    /* HTTPS with these; borrowed. NULL: plain HTTP */
-	const char *token_file;      /* empty: api.token in state_dir */
+	const char *token_file;      /* empty: api.token in state_dir. For new() alone, as the next one */
 	const char *view_token_file; /* empty: there is no token that may only look */
 	const char *state_dir;       /* absolute */
 	const char *server_name;     /* the name that peers know the server by */
@@ -155,6 +156,9 @@ bool hf_api_is_https(const struct hf_api *api);
 void hf_api_pin(struct hf_api *api, char *out);
 /* New connections use @keys, which it takes. Only if the API speaks HTTPS. */
 void hf_api_set_keys(struct hf_api *api, struct hf_api_keys *keys);
+/* From now on calls need these. The event streams that began with others end, where they need one. On the
+ * home loop's thread. */
+void hf_api_set_tokens(struct hf_api *api, const struct hf_api_tokens *tokens);
 /* From now on /readyz answers 200. A standby needs no call: /readyz tells its role. */
 void hf_api_set_ready(struct hf_api *api);
 /* Shows these counters from now on. NULL, as in the beginning: calls are not counted by client. The table

@@ -224,7 +224,39 @@ void hf_api_door_sends(struct hf_api *api, struct MHD_Connection *connection, si
 	pthread_mutex_unlock(&api->lock);
 }
 
+static bool has_old_token(const struct hf_api_request *request)
+{
+	const struct hf_api_guard *guard = &request->api->guard;
+
+	return guard->needs_token && request->n_replaced != guard->n_replaced;
+}
+
+void hf_api_door_streams(struct hf_api_request *request)
+{
+	struct hf_api_door *door = door_of(request->connection);
+	struct hf_api *api = request->api;
+
+	if (!door)
+		return;
+	pthread_mutex_lock(&api->lock);
+	set_state(door, HF_API_DOOR_STREAMS);
+	if (has_old_token(request))
+		shut(door, HF_TLS_LATE);
+	pthread_cond_signal(&api->door_changed);
+	pthread_mutex_unlock(&api->lock);
+}
+
 /* The loop's side */
+
+void hf_api_shut_streams(struct hf_api *api)
+{
+	hf_list_for_each(pos, &api->doors) {
+		struct hf_api_door *door = hf_list_entry(pos, struct hf_api_door, link);
+
+		if (api->guard.needs_token && door->state == HF_API_DOOR_STREAMS)
+			shut(door, HF_TLS_LATE);
+	}
+}
 
 static bool is_late(const struct hf_api_door *door, uint64_t now)
 {

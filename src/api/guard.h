@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #define HF_API_TOKEN_HEX 64 /* digits of a token that the server makes */
 #define HF_API_TOKEN_MAX 512
@@ -47,6 +48,7 @@ struct hf_api_guard {
 	bool is_https;    /* the origin of the server's page begins with https:// */
 	char token[HF_API_TOKEN_MAX + 1];
 	char view_token[HF_API_TOKEN_MAX + 1]; /* may only look; empty: there is none */
+	uint64_t n_replaced;                   /* how often one of the two was replaced */
 };
 
 enum hf_api_verdict hf_api_guard_ask(const struct hf_api_guard *guard, const struct hf_api_caller *caller,
@@ -62,5 +64,21 @@ struct hf_loop;
 /* Reads a token from @path. -EINVAL: it is too short or too long. -ENODATA: a pipe or a device, which is read
  * only once, is left alone. */
 int hf_api_token_look(char out[static HF_API_TOKEN_MAX + 1], const char *path);
-/* Reads a token from @path, or creates it, readable by the server's user alone. Logs errors. */
-int hf_api_token_load(char out[static HF_API_TOKEN_MAX + 1], const char *path, struct hf_loop *loop);
+
+/* The tokens of one API */
+struct hf_api_tokens {
+	char change[HF_API_TOKEN_MAX + 1];
+	char view[HF_API_TOKEN_MAX + 1]; /* may only look; empty: there is none */
+	bool are_kept;                   /* read again: a file can be read only once; the rest is empty */
+};
+
+struct hf_api_token_files {
+	const char *change;    /* empty: api.token in state_dir */
+	const char *view;      /* empty: there is none */
+	const char *state_dir; /* absolute */
+};
+
+/* Reads both tokens. A file that is missing is created, readable by the server's user alone. May wait for a
+ * disk, on any thread. Logs errors. @is_again: for an API that has tokens. */
+int hf_api_tokens_load(struct hf_api_tokens *tokens, const struct hf_api_token_files *files, bool is_again,
+		       struct hf_loop *loop);

@@ -111,17 +111,29 @@ static enum hf_api_access needs(const struct hf_api_guard *guard, const struct h
 	return guard->needs_token && !(route && route->is_open) ? HF_API_ACCESS_VIEW : HF_API_ACCESS_NONE;
 }
 
+/* A reload may replace the tokens meanwhile. */
+static struct hf_api_guard guard_of(struct hf_api *api)
+{
+	struct hf_api_guard guard;
+
+	pthread_mutex_lock(&api->lock);
+	guard = api->guard;
+	pthread_mutex_unlock(&api->lock);
+	return guard;
+}
+
 static void ask_guard(struct hf_api_request *request)
 {
-	const struct hf_api_guard *guard = &request->api->guard;
+	const struct hf_api_guard guard = guard_of(request->api);
 	const struct hf_api_route *route = request->route;
-	enum hf_api_access needed = needs(guard, route);
+	enum hf_api_access needed = needs(&guard, route);
 	struct hf_api_caller caller = { .is_visitor = route && route->is_open };
 	struct header_search search = { .caller = &caller };
 
 	MHD_get_connection_values(request->connection, MHD_HEADER_KIND, on_header, &search);
-	request->access = hf_api_guard_access(guard, &caller);
-	switch (hf_api_guard_ask(guard, &caller, needed)) {
+	request->n_replaced = guard.n_replaced;
+	request->access = hf_api_guard_access(&guard, &caller);
+	switch (hf_api_guard_ask(&guard, &caller, needed)) {
 	case HF_API_SENT_TWICE:
 		hf_api_fail(request, 400, "bad_request",
 			    "Host, Origin, Sec-Fetch-Site or Authorization is sent twice; send each once.");
@@ -198,11 +210,25 @@ static void wait_for_loop(struct hf_api_request *request)
 		hf_loop_post(api->options.loop, &api->task);
 }
 
+/* Its token was replaced while the caller sent the body. */
+static bool is_guard_new(struct hf_api_request *request)
+{
+	struct hf_api *api = request->api;
+	bool is_new;
+
+	pthread_mutex_lock(&api->lock);
+	is_new = request->n_replaced != api->guard.n_replaced;
+	pthread_mutex_unlock(&api->lock);
+	return is_new;
+}
+
 static enum MHD_Result serve(struct hf_api_request *request)
 {
 	struct hf_api *api = request->api;
 
 	hf_api_set_door(api, request->connection, HF_API_DOOR_SERVES);
+	if (!request->code && is_guard_new(request))
+		ask_guard(request);
 	if (atomic_load(&api->is_stopping))
 		hf_api_fail(request, 503, "stopping", "The server is stopping.");
 	/* Answer without the loop, which may not run yet. */

@@ -138,6 +138,7 @@ struct hf_api_request {
 	size_t n_body;
 	char peer[HF_ADDR_TEXT];
 	enum hf_api_access access;
+	uint64_t n_replaced; /* tokens, when the guard was asked */
 	enum {
 		HF_API_FRESH,
 		HF_API_ACCEPTED, /* waits for the body */
@@ -224,7 +225,7 @@ struct hf_api_reload {
  */
 struct hf_api {
 	struct hf_api_options options; /* (c) with copies of the texts */
-	struct hf_api_guard guard;     /* (c) */
+	struct hf_api_guard guard;     /* (c) but for its tokens: (q), with n_replaced */
 	bool is_https;                 /* (c) */
 	struct hf_api_keys *keys;      /* (q) of new connections; NULL: plain HTTP */
 	struct hf_log_limit refusals;  /* (h) limits the log lines about refused calls */
@@ -266,10 +267,14 @@ static inline bool hf_api_is_standby(const struct hf_api *api)
 int hf_api_http_start(struct hf_api *api);
 void hf_api_http_stop(struct hf_api *api);
 
-/* doors.c: the first three on the HTTP thread */
+/* doors.c: the first three on the HTTP thread, and streams */
 void hf_api_on_connection(void *user, struct MHD_Connection *connection, void **contextp,
 			  enum MHD_ConnectionNotificationCode code);
 void hf_api_set_door(struct hf_api *api, struct MHD_Connection *connection, enum hf_api_door_state state);
+/* Its answer is a stream of events. It ends at once if the request's token was replaced meanwhile. */
+void hf_api_door_streams(struct hf_api_request *request);
+/* Under the lock, when a token was replaced: event streams end, where they need a token. */
+void hf_api_shut_streams(struct hf_api *api);
 /* An answer that takes @n_bytes of memory begins; if all answers take too much, another one is cut off. */
 void hf_api_door_sends(struct hf_api *api, struct MHD_Connection *connection, size_t n_bytes);
 void hf_api_sweep_doors(struct hf_api *api, uint64_t now); /* on the loop */

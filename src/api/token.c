@@ -1,7 +1,9 @@
-/* The bearer token: one line of a file that only the server's user can read, created at the first start. */
+/* The bearer tokens: each is one line of a file that only the server's user can read, created when it is
+ * missing. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
@@ -94,7 +96,7 @@ static int read_token(char *out, const char *path)
 	return take_token(out, fd);
 }
 
-int hf_api_token_load(char out[static HF_API_TOKEN_MAX + 1], const char *path, struct hf_loop *loop)
+static int load_token(char *out, const char *path, struct hf_loop *loop)
 {
 	int r = read_token(out, path);
 
@@ -111,4 +113,40 @@ int hf_api_token_load(char out[static HF_API_TOKEN_MAX + 1], const char *path, s
 		return fail(path, "cannot write the token of the API", r);
 	hf_log_info("created a token for the API", "file=%s", path);
 	return 0;
+}
+
+/* A pipe is empty since the start, and opening it may wait for ever. */
+static bool is_read_once(const char *path)
+{
+	struct stat st;
+
+	return *path && stat(path, &st) == 0 && !S_ISREG(st.st_mode) && !S_ISDIR(st.st_mode);
+}
+
+int hf_api_tokens_load(struct hf_api_tokens *tokens, const struct hf_api_token_files *files, bool is_again,
+		       struct hf_loop *loop)
+{
+	hf_cleanup(hf_freep) char *in_state_dir = NULL;
+	const char *path = files->change;
+	char quoted[512];
+	int r;
+
+	if (*path == '\0') {
+		if (asprintf(&in_state_dir, "%s/api.token", files->state_dir) < 0)
+			return hf_trace(-ENOMEM);
+		path = in_state_dir;
+	}
+	*tokens = (struct hf_api_tokens){ .are_kept = is_again &&
+						      (is_read_once(path) || is_read_once(files->view)) };
+	if (tokens->are_kept)
+		return 0;
+	r = load_token(tokens->change, path, loop);
+	if (r == 0 && *files->view)
+		r = load_token(tokens->view, files->view, loop);
+	if (r < 0 || strcmp(tokens->change, tokens->view) != 0)
+		return r;
+	hf_log_error("the token that may only look is the same as the one that may change something; remove "
+		     "its file to get a new one",
+		     "file=%s", hf_log_quote(quoted, sizeof(quoted), files->view, strlen(files->view)));
+	return -EINVAL;
 }

@@ -505,7 +505,7 @@ static int check_api_certificate(struct hf_config_load *load)
 				  hf_config_quote(quoted, sizeof(quoted), paths[r]), problem);
 }
 
-/* A file that is missing is made at the start. */
+/* A file that is missing is made at the start, or by the reload. */
 static int check_token(struct hf_config_load *load, const char *key, const char *path,
 		       char token[static HF_API_TOKEN_MAX + 1])
 {
@@ -519,11 +519,11 @@ static int check_token(struct hf_config_load *load, const char *key, const char 
 		return hf_config_complain(
 			&load->error, source_of(load, key),
 			"%s '%s' has fewer than 16 or more than 512 characters; give another token, or "
-			"remove the file: the next start makes one",
+			"remove the file: the next start or reload makes one",
 			key, quoted);
 	return hf_config_complain(&load->error, source_of(load, key),
 				  "%s '%s' cannot be read (%s); give a file that the server can read, or one "
-				  "that does not exist: the next start makes it",
+				  "that does not exist: the next start or reload makes it",
 				  key, quoted, strerror(-r));
 }
 
@@ -550,7 +550,7 @@ static int check_tokens(struct hf_config_load *load)
 	return hf_config_complain(
 		&load->error, source_of(load, "api.view_token_file"),
 		"api.view_token_file and api.token_file contain the same token: one that may only "
-		"look must be another one; remove a file, and the next start makes it");
+		"look must be another one; remove a file, and the next start or reload makes it");
 }
 
 static int check_user(struct hf_config_load *load)

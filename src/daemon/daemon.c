@@ -444,6 +444,14 @@ static bool on_api_keys(void *user, struct hf_api_keys *keys)
 	return true;
 }
 
+static void on_tokens(void *user, const struct hf_api_tokens *tokens)
+{
+	struct daemon *d = user;
+
+	if (d->api)
+		hf_api_set_tokens(d->api, tokens);
+}
+
 static int make_reload(struct daemon *d)
 {
 	const struct hf_reload_options options = {
@@ -457,6 +465,7 @@ static int make_reload(struct daemon *d)
 		.change = on_reload_changes,
 		.announce = on_api_keys_come,
 		.take_api = on_api_keys,
+		.take_tokens = on_tokens,
 		.ended = on_reload_ended,
 		.user = d,
 	};

@@ -231,12 +231,14 @@ const struct hf_option hf_options[] = {
 	  .help = "The PEM file with the private key of api.certificate, without passphrase. The server's "
 		  "user must be able to read it." },
 	{ "api", "token_file", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024, AT(api.token_file),
+	  .is_live = true,
 	  .help = "The file with the bearer token for every call that changes something, and for all calls "
-		  "if listen is not loopback; empty: api.token in state_dir, created at the first start." },
+		  "if listen is not loopback; empty: api.token in state_dir. Created if it is missing; a "
+		  "reload reads it again, and the token of before is worth nothing then." },
 	{ "api", "view_token_file", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024,
-	  AT(api.view_token_file),
+	  AT(api.view_token_file), .is_live = true,
 	  .help = "The file with a second bearer token that may only look: calls that change something "
-		  "answer 403. Created at the start if it is missing; empty: there is no such token." },
+		  "answer 403. Created and read as the first; empty: there is no such token." },
 
 	{ "metrics", "enabled", HF_OPTION_BOOL, .preset = "true", AT(metrics.enabled),
 	  .help = "Count and time requests; false: the hot path does no metrics work at all." },

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "api/api.h"
+#include "api/guard.h"
 #include "api/keys.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -33,10 +34,12 @@ struct hf_reload {
 	struct hf_call_log_change call_log;
 	struct hf_tls_keys *keys;
 	struct hf_api_keys *api_keys;
+	struct hf_api_tokens tokens;
 	int result;                       /* of reading, as from hf_config_load() */
 	int exports_result;               /* of opening the directories */
 	int call_log_result;              /* of opening the audit log */
 	int keys_result;                  /* of loading the certificates */
+	int tokens_result;                /* of reading the tokens of the API */
 	size_t n_failed;                  /* number of directories that cannot be exported */
 	char error[HF_CONFIG_ERROR_SIZE]; /* not loaded: why */
 	char fixed[FIXED_SIZE];           /* see struct hf_api_reload_outcome */
@@ -52,6 +55,27 @@ static bool needs_start(const struct hf_reload *reload)
 static struct hf_call_log *call_log_of(const struct hf_reload *reload)
 {
 	return reload->options.files ? hf_file_service_call_log(reload->options.files) : NULL;
+}
+
+/* Whether it is on does not change in a reload. */
+static bool has_api(const struct hf_reload *reload)
+{
+	return reload->options.take_tokens && *reload->options.started->api.listen;
+}
+
+/* A missing file is created, so this comes when all else is right. */
+static int load_tokens(struct hf_reload *reload)
+{
+	const struct hf_api_token_files files = {
+		.change = reload->config->api.token_file,
+		.view = reload->config->api.view_token_file,
+		.state_dir = reload->options.started->server.state_dir,
+	};
+
+	if (!has_api(reload) || reload->exports_result || reload->n_failed || reload->call_log_result ||
+	    reload->keys_result)
+		return 0;
+	return hf_api_tokens_load(&reload->tokens, &files, true, reload->options.loop);
 }
 
 /* On a worker thread */
@@ -71,7 +95,9 @@ static void run(struct hf_work *work)
 		reload->keys_result = hf_certificates_load(&reload->keys, reload->config);
 	if (reload->result == 0 && reload->keys_result == 0)
 		reload->keys_result = hf_certificates_load_api(&reload->api_keys, reload->config);
-	if (reload->api_keys && reload->options.announce)
+	if (reload->result == 0)
+		reload->tokens_result = load_tokens(reload);
+	if (reload->api_keys && reload->tokens_result == 0 && reload->options.announce)
 		reload->options.announce(reload->options.user, reload->api_keys);
 }
 
@@ -159,6 +185,29 @@ static void take_certificates(struct hf_reload *reload)
 	add_to_fixed(reload, "api.certificate");
 }
 
+static bool has_tokens(struct hf_reload *reload)
+{
+	return reload->tokens_result == 0 ||
+	       refuse(reload,
+		      "the tokens of the API could not be read; the old ones and the old exports stay. "
+		      "Reload again",
+		      reload->tokens_result);
+}
+
+static void take_tokens(struct hf_reload *reload)
+{
+	if (!has_api(reload))
+		return;
+	if (!reload->tokens.are_kept) {
+		reload->options.take_tokens(reload->options.user, &reload->tokens);
+		return;
+	}
+	hf_log_warn("a token of the API comes from a file that can be read only once: the tokens change only "
+		    "at the next start",
+		    "%s", "");
+	add_to_fixed(reload, "api.token_file");
+}
+
 /* True: the configuration is taken, but for what waits for the next start. */
 static bool apply(struct hf_reload *reload)
 {
@@ -169,7 +218,7 @@ static bool apply(struct hf_reload *reload)
 	if (hf_config_list_fixed_changes(reload->fixed, sizeof(reload->fixed), started, config))
 		hf_log_warn("these keys take effect only at the next start", "keys=%s", reload->fixed);
 	hf_log_configure(config->log.level, started->log.format);
-	if (!has_certificates(reload) || !has_call_log(reload))
+	if (!has_certificates(reload) || !has_tokens(reload) || !has_call_log(reload))
 		return false;
 	if (needs_start(reload)) {
 		hf_log_warn("started without exports, as the lock service of another server: new exports "
@@ -180,6 +229,7 @@ static bool apply(struct hf_reload *reload)
 		return false;
 	}
 	take_certificates(reload);
+	take_tokens(reload);
 	take_call_log(reload);
 	reload->options.change(reload->options.user, config);
 	hf_log_info("configuration loaded again", "exports=%zu", n_exports);
@@ -195,7 +245,8 @@ static void clear(struct hf_reload *reload)
 	hf_call_log_drop(&reload->call_log);
 	hf_config_free(reload->config);
 	reload->config = NULL;
-	reload->exports_result = reload->call_log_result = reload->keys_result = 0;
+	reload->exports_result = reload->call_log_result = reload->keys_result = reload->tokens_result = 0;
+	reload->tokens = (struct hf_api_tokens){ 0 };
 	reload->n_failed = 0;
 }
 

@@ -1,6 +1,6 @@
 /*
  * Reads the configuration again (SIGHUP, or POST /api/v1/reload). The exports, the TLS
- * certificates and each option with is_live (options.c) change; other keys wait for
+ * certificates, the tokens of the API and each option with is_live (options.c) change; other keys wait for
  * the next start. The process that serves and a standby reload by this code.
  *
  * Reading the file, opening the exported directories and looking up the user
@@ -17,6 +17,7 @@
 
 struct hf_api_keys;
 struct hf_api_reload_outcome;
+struct hf_api_tokens;
 struct hf_args;
 struct hf_config;
 struct hf_file_service;
@@ -43,6 +44,8 @@ struct hf_reload_options {
 	/* Takes the keys of the API; NULL: it has none. False: they wait for the next start. NULL: there is
 	 * no API. */
 	bool (*take_api)(void *user, struct hf_api_keys *keys);
+	/* Takes the tokens of the API. NULL: there is no API. */
+	void (*take_tokens)(void *user, const struct hf_api_tokens *tokens);
 	void (*ended)(void *user, const struct hf_api_reload_outcome *outcome);
 	void *user;
 };

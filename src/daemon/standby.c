@@ -148,6 +148,14 @@ static bool on_api_keys(void *user, struct hf_api_keys *keys)
 	return is_taken;
 }
 
+static void on_tokens(void *user, const struct hf_api_tokens *tokens)
+{
+	struct standby *standby = user;
+
+	if (standby->api)
+		hf_api_set_tokens(standby->api, tokens);
+}
+
 /* For when this node serves. */
 static void on_reload_changes(void *user, struct hf_config *reloaded)
 {
@@ -177,6 +185,7 @@ static int make_reload(struct standby *standby)
 		.change = on_reload_changes,
 		.announce = on_api_keys_come,
 		.take_api = on_api_keys,
+		.take_tokens = on_tokens,
 		.ended = on_reload_ended,
 		.user = standby,
 	};

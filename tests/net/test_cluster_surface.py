@@ -136,6 +136,19 @@ class OverHttps(Nodes):
         self.assertEqual(self.rest(standby).shown(), "third")
         self.run_cli(standby, "status")
 
+    def test_a_standby_takes_another_token_and_keeps_it_when_it_serves(self):
+        standby = self.serve_on("a")
+        leaked = self.rest(standby).token
+        with open(os.path.join(self.nodes[standby].state_dir, "state", "api.token"), "w", encoding="ascii") as out:
+            out.write("0123456789-another-one\n")
+        self.reload(standby)
+        for served in (False, True):
+            order = self.rest(standby).call("POST", "/api/v1/reload", headers={"Authorization": f"Bearer {leaked}"})
+            self.assertEqual((order.status, order.code), (401, "wrong_token"))
+            self.assertEqual(self.order(standby, "/api/v1/reload").status, 200)
+            if not served:
+                self.serve_on(standby)
+
 
 class Surface(Nodes):
     check = test_api_description.Described.check

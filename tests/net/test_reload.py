@@ -20,6 +20,7 @@ from commandline import FAILED, CliPlay
 from exported import Exported, nfs
 from nsm import FAIL, SUCC, Host
 from play import main
+from rest import Events
 from rpc import Refused
 from slow_config import SlowConfig
 
@@ -42,7 +43,7 @@ class Reloading(Exported, CliPlay):
             self.write(*more)
         answer = self.rest.call("POST", "/api/v1/reload", token=True)
         self.assertEqual(answer.status, 200, answer.body)
-        self.assertEqual(self.rest.get("/api/v1/status").json["reload"], answer.json)
+        self.assertEqual(self.rest.get("/api/v1/status", token=True).json["reload"], answer.json)
         self.assertEqual((answer.json["loaded"], answer.json["reason"]), (True, None))
         return answer.json["at_next_start"]
 
@@ -234,6 +235,134 @@ class Changes(Reloading):
         self.assertEqual(self.rest.call("POST", "/api/v1/notify", token=True).status, 202)
         self.until(lambda: self.rest.metrics()['nsm_notifications_total{result="failed"}'] > before, "it is given up")
         self.b.deaf = False
+
+
+class Tokens(Reloading):
+    """Of an API that other hosts can reach, so that every call needs one."""
+
+    n_hosts = 0
+    settings = ("api.listen=0.0.0.0:0",)
+
+    def setUp(self):
+        super().setUp()
+        self.files = [os.path.join(self.base, name) for name in ("change.token", "view.token")]
+
+    def tearDown(self):
+        self.write()
+        self.reload()
+        for path in self.files:
+            if os.path.exists(path):
+                os.remove(path)
+        super().tearDown()
+
+    def replace(self, path, token):
+        with open(path, "w", encoding="ascii") as out:
+            out.write(token + "\n")
+
+    def token_in(self, path):
+        with open(path, encoding="ascii") as token:
+            return token.read().strip()
+
+    def reload(self, says="configuration loaded again"):
+        """By a signal, which needs no token; what the log says meanwhile."""
+        before = len(self.daemon.log)
+        self.daemon.process.send_signal(signal.SIGHUP)
+        self.until(lambda: says in self.daemon.log[before:], f"it says: {says}")
+        return self.daemon.log[before:]
+
+    def access(self, token):
+        """What a token is worth; None: nothing."""
+        answer = self.rest.get("/api/v1/status", headers={"Authorization": f"Bearer {token}"})
+        if answer.status != 200:
+            self.assertEqual((answer.status, answer.code), (401, "wrong_token"))
+            return None
+        may_change = self.rest.call("POST", "/api/v1/notify", headers={"Authorization": f"Bearer {token}"}).status == 202
+        self.assertEqual(may_change, answer.json["access"] == "change")
+        return answer.json["access"]
+
+    def test_a_token_that_leaked_is_replaced(self):
+        own, leaked = os.path.join(self.daemon.state_dir, "state", "api.token"), self.rest.token
+        self.replace(own, "0123456789-another-one")
+        self.assertEqual(self.access(leaked), "change", "until the reload")
+        said = self.reload()
+        self.assertEqual((self.access(leaked), self.access("0123456789-another-one")), (None, "change"))
+        self.assertNotIn("another-one", said)
+        self.assertEqual(self.order(), [])
+        self.assertRegex(self.run_cli("reload").stdout, ": everything is in effect\n$")
+        os.remove(own)
+        self.reload()
+        self.assertRegex(self.rest.token, r"\A[0-9a-f]{64}\Z", "a new one is made")
+        self.assertEqual((self.access("0123456789-another-one"), self.access(self.rest.token)), (None, "change"))
+
+    def test_other_files(self):
+        change, view = self.files
+        own = self.rest.token
+        self.replace(change, "the-token-that-may-change")
+        self.write(f"api: {{token_file: {change}, view_token_file: {view}}}")
+        self.reload()
+        self.assertEqual([self.access(token) for token in (own, self.token_in(change), self.token_in(view))], [None, "change", "view"])
+        first = self.token_in(view)
+        self.replace(view, "the-token-that-may-look")
+        self.reload()
+        self.assertEqual([self.access(token) for token in (first, "the-token-that-may-look")], [None, "view"])
+        self.write()
+        self.reload()
+        self.assertEqual([self.access(token) for token in (own, self.token_in(change), self.token_in(view))], ["change", None, None])
+        status = self.rest.get("/api/v1/status", headers={"Authorization": f"Bearer {own}"}).json["reload"]
+        self.assertEqual((status["loaded"], status["at_next_start"]), (True, []))
+
+    def assert_refused(self, reason, *lines):
+        self.write(*lines)
+        answer = self.rest.call("POST", "/api/v1/reload", token=True)
+        self.assertEqual((answer.status, answer.code), (409, "not_loaded"))
+        self.assertRegex(answer.json["error"]["message"], reason)
+        self.assertEqual(self.access(self.rest.token), "change", "the old one stays")
+
+    def test_a_token_that_cannot_be_read_changes_nothing(self):
+        change, view = self.files
+        self.assert_refused("api.token_file .* cannot be read", f"api: {{token_file: {self.base}}}")
+        self.assert_refused("the tokens of the API could not be read; the old ones", f"api: {{token_file: {self.base}/nowhere/token}}")
+        self.replace(change, "short")
+        self.assert_refused("fewer than 16", f"api: {{token_file: {change}}}")
+        self.replace(view, self.rest.token)
+        self.assert_refused("contain the same token", f"api: {{view_token_file: {view}}}")
+        own, token = os.path.join(self.daemon.state_dir, "state", "api.token"), self.rest.token
+        self.replace(own, "short")
+        self.write()
+        self.reload(says="the old ones and the old exports stay")
+        self.assertEqual(self.access(token), "change")
+        self.replace(own, token)
+
+    def test_nothing_is_made_for_a_reload_that_is_refused(self):
+        self.assert_refused("audit log", f"api: {{token_file: {self.files[0]}}}", f"log: {{audit: {self.base}/no-such-folder/log}}")
+        self.assertFalse(os.path.exists(self.files[0]))
+
+    def test_an_event_stream_ends_with_its_token(self):
+        change, view = self.files
+        self.replace(view, "the-token-that-may-look")
+        self.write(f"api: {{view_token_file: {view}}}")
+        self.reload()
+        events = Events(self.rest, headers={"Authorization": "Bearer the-token-that-may-look"})
+        self.addCleanup(events.close)
+        self.reload()
+        self.assertTrue(events.thread.is_alive(), "the tokens are the same")
+        self.replace(view, "another-token-that-may-look")
+        self.reload()
+        self.until(lambda: not events.thread.is_alive(), "the stream ends")
+        Events(self.rest, headers={"Authorization": "Bearer another-token-that-may-look"}).close()
+
+    def test_an_order_that_began_with_the_old_token(self):
+        """Its body comes after the reload."""
+        own, leaked = os.path.join(self.daemon.state_dir, "state", "api.token"), self.rest.token
+        slow = self.rest.raw()
+        slow.sendall(f"POST /api/v1/notify HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {leaked}\r\n"
+                     "Content-Length: 2\r\nExpect: 100-continue\r\n\r\n".encode())  # fmt: skip
+        self.assertTrue(slow.recv(100).startswith(b"HTTP/1.1 100"), "the token was right")
+        self.replace(own, "0123456789-another-one")
+        self.reload()
+        slow.sendall(b"{}")
+        self.assertTrue(slow.recv(12).startswith(b"HTTP/1.1 401"))
+        slow.close()
 
 
 del Reloading
