@@ -381,6 +381,7 @@ static void on_reload_changes(void *user, struct hf_config *config)
 
 	hf_config_take_live(d->config, config);
 	hf_setup_recovery(&recovery, d->config, d->args, d->loop, d->name, d->config->server.state_dir);
+	hf_rpc_server_set_keepalive(d->rpc, hf_setup_keepalive(d->config));
 	hf_recovery_change(d->recovery, &recovery);
 	hf_setup_nsm(&nsm, d->config);
 	hf_nsm_change(d->nsm, &nsm);
@@ -648,10 +649,7 @@ static int make_rpc(struct daemon *d)
 	limits.max_connections =
 		HF_MIN(limits.max_connections, files > 2 * OTHER_FILES ? files - OTHER_FILES : files / 2);
 	limits.max_contacts = MAX_CONTACTS;
-	/* A connection of a host that is gone ends within half of the time that silent clients have. */
-	if (d->config->recovery.release_silent_seconds)
-		limits.keepalive_s =
-			(int)HF_MAX(HF_MIN(d->config->recovery.release_silent_seconds / 8, 60), 1);
+	limits.keepalive_s = hf_setup_keepalive(d->config);
 	limits.slow_ns = slow_ns(d);
 	r = hf_rpc_server_new(&d->rpc, &limits);
 	if (r == 0)

@@ -166,7 +166,7 @@ const struct hf_option hf_options[] = {
 		  "a grace period (reclaim), or the server goes on with all locks and waiters, and no client "
 		  "hears of the restart (continue). The default in a cluster is continue." },
 	{ "recovery", "release_silent_seconds", HF_OPTION_NUMBER, .preset = "0", .min = 0, .max = 365 * DAY,
-	  AT(recovery.release_silent_seconds),
+	  AT(recovery.release_silent_seconds), .is_live = true,
 	  .help = "Release the locks of a client that others wait for, after so many seconds without a sign "
 		  "of life, if its host answered the server before and does not answer when it is asked; 0: "
 		  "never. A client that is only cut off keeps believing that it has its locks." },

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/macros.h"
 #include "daemon/args.h"
 #include "daemon/config.h"
 #include "loop/loop.h"
@@ -41,6 +42,14 @@ const char *hf_setup_node_name(const struct hf_config *config, char out[static H
 static uint64_t window_of(int64_t seconds)
 {
 	return seconds < 0 ? UINT64_MAX : (uint64_t)seconds * HF_NS_PER_S;
+}
+
+/* A connection of a host that is gone ends within half of the time that silent clients have. */
+int hf_setup_keepalive(const struct hf_config *config)
+{
+	int64_t seconds = config->recovery.release_silent_seconds;
+
+	return seconds ? (int)HF_MAX(HF_MIN(seconds / 8, 60), 1) : 0;
 }
 
 void hf_setup_nsm(struct hf_nsm_options *options, const struct hf_config *config)

@@ -22,5 +22,8 @@ void hf_setup_recovery(struct hf_recovery_options *options, const struct hf_conf
 		       const struct hf_args *args, struct hf_loop *loop, const char *name,
 		       const char *store_path);
 
+/* For the limits of the RPC server; 0: recovery.release_silent_seconds is off, which needs it. */
+int hf_setup_keepalive(const struct hf_config *config);
+
 /* What a reload may change; see hf_nsm_change(). */
 void hf_setup_nsm(struct hf_nsm_options *options, const struct hf_config *config);

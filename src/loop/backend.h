@@ -36,6 +36,7 @@ struct hf_loop_ops {
 	ssize_t (*write)(struct hf_socket *socket, const struct iovec *iov, int n_iov);
 	int (*error)(struct hf_socket *socket);
 	void (*drop_unsent)(struct hf_socket *socket);
+	int (*set_keepalive)(struct hf_socket *socket, int keepalive_s);
 	int (*probe)(struct hf_socket *socket, bool is_on);
 	bool (*heard)(struct hf_socket *socket, struct hf_heard *heardp);
 	int (*receive)(struct hf_socket *socket, struct hf_datagram *datagrams, int n);

@@ -359,6 +359,11 @@ void hf_socket_drop_unsent(struct hf_socket *socket)
 	socket->loop->ops->drop_unsent(socket);
 }
 
+int hf_socket_set_keepalive(struct hf_socket *socket, int keepalive_s)
+{
+	return socket->loop->ops->set_keepalive(socket, keepalive_s);
+}
+
 int hf_socket_probe(struct hf_socket *socket, bool is_on)
 {
 	return socket->loop->ops->probe(socket, is_on);

@@ -60,6 +60,8 @@ int hf_socket_error(struct hf_socket *socket); /* of connecting, or since: 0 or 
 /* Closing will reset the connection. Otherwise the kernel goes on sending what the peer has not got, for
  * minutes after the socket was closed. */
 void hf_socket_drop_unsent(struct hf_socket *socket);
+/* As keepalive_s in struct hf_socket_bind, from now on: of a connection, or of what a listener accepts. */
+int hf_socket_set_keepalive(struct hf_socket *socket, int keepalive_s);
 /* Makes the kernel ask the peer, each second, whether it still knows the connection. If it does not, it says
  * so, and reading fails with -ECONNRESET. A silent peer does not break the connection by this. */
 int hf_socket_probe(struct hf_socket *socket, bool is_on);

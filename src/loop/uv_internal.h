@@ -54,6 +54,7 @@ ssize_t uv_socket_read(struct hf_socket *socket, void *data, size_t len);
 ssize_t uv_socket_write(struct hf_socket *socket, const struct iovec *iov, int n_iov);
 int uv_socket_error(struct hf_socket *socket);
 void uv_socket_drop_unsent(struct hf_socket *socket);
+int uv_socket_set_keepalive(struct hf_socket *socket, int keepalive_s);
 int uv_socket_probe(struct hf_socket *socket, bool is_on);
 bool uv_socket_heard(struct hf_socket *socket, struct hf_heard *heardp);
 int uv_udp_receive_batch(struct hf_socket *socket, struct hf_datagram *datagrams, int n);

@@ -164,6 +164,7 @@ static const struct hf_loop_ops world_ops = {
 	.write = uv_socket_write,
 	.error = uv_socket_error,
 	.drop_unsent = uv_socket_drop_unsent,
+	.set_keepalive = uv_socket_set_keepalive,
 	.probe = uv_socket_probe,
 	.heard = uv_socket_heard,
 	.receive = uv_udp_receive_batch,

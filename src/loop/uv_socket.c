@@ -46,6 +46,7 @@ struct uv_socket {
 	int fd;
 	int family;
 	int keepalive_s; /* of the listener, also in what it accepted; 0: as Linux has it */
+	bool is_probed;
 };
 
 static struct uv_socket *uv_socket_of(struct hf_socket *socket)
@@ -394,11 +395,23 @@ static struct keepalive keepalive_after_probe(const struct uv_socket *s)
 	return keepalive;
 }
 
+/* A probe has times of its own, and uses these when it ends. */
+int uv_socket_set_keepalive(struct hf_socket *socket, int keepalive_s)
+{
+	struct uv_socket *s = uv_socket_of(socket);
+
+	if (s->keepalive_s == keepalive_s)
+		return 0;
+	s->keepalive_s = keepalive_s;
+	return s->is_probed ? 0 : set_keepalive(s->fd, keepalive_of(keepalive_s));
+}
+
 int uv_socket_probe(struct hf_socket *socket, bool is_on)
 {
 	struct uv_socket *s = uv_socket_of(socket);
 	int on = 1;
 
+	s->is_probed = is_on;
 	if (setsockopt(s->fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on)) < 0)
 		return -errno;
 	return set_keepalive(s->fd, is_on ? keepalive_of_probe : keepalive_after_probe(s));

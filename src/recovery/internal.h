@@ -113,6 +113,7 @@ struct hf_silents {
 	struct hf_lock_cursor at; /* of the walk */
 	uint64_t round;           /* the number of the walk */
 	uint64_t began;           /* monotonic ns, when the server began to listen */
+	uint64_t turned_on_at;    /* the same, when the setting was turned on: no silence of before counts */
 	struct hf_list cases;
 	size_t n;
 };
@@ -303,6 +304,7 @@ void hf_crash_release_reclaimable(struct hf_recovery *recovery, struct hf_client
 /* SILENT */
 void hf_silents_init(struct hf_recovery *recovery);
 int hf_silents_start(struct hf_recovery *recovery);
+void hf_silents_change(struct hf_recovery *recovery, uint64_t release_silent_ns); /* 0: never */
 void hf_silents_deinit(struct hf_recovery *recovery);
 
 /* NOTIFIER */

@@ -374,6 +374,7 @@ void hf_recovery_change(struct hf_recovery *recovery, const struct hf_recovery_o
 	recovery->options.max_clients = options->max_clients;
 	recovery->options.max_clients_per_address = options->max_clients_per_address;
 	hf_clients_set_max(recovery->clients, options->max_clients, options->max_clients_per_address);
+	hf_silents_change(recovery, options->release_silent_ns);
 }
 
 static int make_tables(struct hf_recovery *recovery)

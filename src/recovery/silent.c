@@ -132,8 +132,9 @@ static uint64_t silence_ns(const struct hf_recovery *recovery, const struct hf_c
 {
 	const struct hf_recovery_asker *asker = &recovery->silents.asker;
 	uint64_t contact = asker->last_contact(asker->user, client, hf_loop_now(recovery->loop));
+	uint64_t sign = HF_MAX(last_heard(recovery, client), contact);
 
-	return time_since(recovery, HF_MAX(last_heard(recovery, client), contact));
+	return time_since(recovery, HF_MAX(sign, recovery->silents.turned_on_at));
 }
 
 uint64_t hf_recovery_silence_ns(const struct hf_recovery *recovery, const struct hf_client *client)
@@ -408,12 +409,32 @@ void hf_silents_init(struct hf_recovery *recovery)
 	hf_timer_init(&recovery->silents.timer, recovery->loop, on_look);
 }
 
+static int turn_on(struct hf_recovery *recovery)
+{
+	recovery->silents.turned_on_at = hf_loop_now(recovery->loop);
+	return hf_timer_start(&recovery->silents.timer, LOOK_NS);
+}
+
 int hf_silents_start(struct hf_recovery *recovery)
 {
 	recovery->silents.began = hf_loop_now(recovery->loop);
-	if (!recovery->options.release_silent_ns)
-		return 0;
-	return hf_timer_start(&recovery->silents.timer, LOOK_NS);
+	return recovery->options.release_silent_ns ? turn_on(recovery) : 0;
+}
+
+void hf_silents_change(struct hf_recovery *recovery, uint64_t release_silent_ns)
+{
+	bool was_on = recovery->options.release_silent_ns != 0;
+
+	recovery->options.release_silent_ns = release_silent_ns;
+	if (!release_silent_ns) {
+		hf_timer_stop(&recovery->silents.timer);
+		end_cases(recovery, false);
+		recovery->silents.at = (struct hf_lock_cursor){ 0 };
+	} else if (!was_on && turn_on(recovery) < 0) {
+		recovery->options.release_silent_ns = 0;
+		hf_log_error("silent clients are not released: there is no memory. Reload to try again", "%s",
+			     "");
+	}
 }
 
 void hf_silents_deinit(struct hf_recovery *recovery)

@@ -51,6 +51,7 @@ void hf_rpc_connection_start(struct hf_rpc_lane *lane, struct hf_socket *socket,
 	c->since = c->useful = hf_loop_now(lane->loop);
 	c->host = host;
 	hf_socket_local(socket, &c->local);
+	(void)hf_socket_set_keepalive(socket, hf_rpc_keepalive(lane));
 	hf_record_reader_init(&c->reader, lane->server->max_record);
 	hf_outqueue_init(&c->out);
 	hf_list_init(&c->probes);
@@ -614,6 +615,25 @@ static void close_older(struct hf_rpc_lane *lane, struct hf_list *list, uint64_t
 	}
 }
 
+static void set_keepalive(struct hf_list *list, int keepalive_s)
+{
+	hf_list_for_each(pos, list)
+		(void)hf_socket_set_keepalive(hf_list_entry(pos, struct hf_rpc_connection, link)->socket,
+					      keepalive_s);
+}
+
+/* One that came from another lane, or was accepted, before that had changed is told when it arrives. */
+static void tell_keepalive(struct hf_rpc_lane *lane)
+{
+	int keepalive_s = hf_rpc_keepalive(lane);
+
+	if (lane->known_keepalive_s == keepalive_s)
+		return;
+	lane->known_keepalive_s = keepalive_s;
+	set_keepalive(&lane->busy, keepalive_s);
+	set_keepalive(&lane->idle, keepalive_s);
+}
+
 void hf_rpc_sweep_connections(struct hf_timer *timer)
 {
 	struct hf_rpc_lane *lane = hf_container_of(timer, struct hf_rpc_lane, sweep);
@@ -621,6 +641,7 @@ void hf_rpc_sweep_connections(struct hf_timer *timer)
 
 	close_older(lane, &lane->busy, limits->stall_ns);
 	close_older(lane, &lane->idle, limits->idle_ns);
+	tell_keepalive(lane);
 	hf_rpc_secure_sweep(lane);
 	hf_rpc_budget_sweep(lane);
 	hf_timer_start(timer, HF_MIN(SWEEP_NS, HF_MIN(limits->idle_ns, limits->stall_ns)));

@@ -212,6 +212,12 @@ static void listener_free(struct listener *listener)
 	free(listener);
 }
 
+void hf_rpc_listeners_set_keepalive(struct hf_rpc_lane *lane, int keepalive_s)
+{
+	hf_list_for_each(pos, &lane->listeners)
+		(void)hf_socket_set_keepalive(hf_list_entry(pos, struct listener, link)->socket, keepalive_s);
+}
+
 int hf_rpc_server_listen_tcp(struct hf_rpc_server *server, const struct hf_addr *addr, uint16_t *portp)
 {
 	struct hf_rpc_lane *lane = server->lanes[0];

@@ -51,6 +51,7 @@ static void arrive(struct hf_task *task)
 	c->is_busy = true;
 	c->since = hf_loop_now(lane->loop);
 	c->is_moving = false;
+	(void)hf_socket_set_keepalive(c->socket, hf_rpc_keepalive(lane));
 	hf_rpc_meters_add_up(lane);
 	hf_rpc_budget_begin(c, true);
 	c->is_reading = true;

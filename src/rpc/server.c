@@ -101,6 +101,15 @@ void hf_rpc_server_set_slow(struct hf_rpc_server *server, uint64_t slow_ns)
 		atomic_store_explicit(&server->lanes[i]->slow_ns, slow_ns, memory_order_relaxed);
 }
 
+/* The sweep of each lane sees to its connections. */
+void hf_rpc_server_set_keepalive(struct hf_rpc_server *server, int keepalive_s)
+{
+	server->limits.keepalive_s = keepalive_s;
+	hf_rpc_listeners_set_keepalive(server->lanes[0], keepalive_s);
+	for (size_t i = 0; i < server->n_lanes; i++)
+		atomic_store_explicit(&server->lanes[i]->keepalive_s, keepalive_s, memory_order_relaxed);
+}
+
 void hf_rpc_server_set_tls(struct hf_rpc_server *server, struct hf_tls *tls)
 {
 	assert(server->limits.max_handshakes > 0 && server->limits.max_handshakes_per_host > 0);
@@ -149,6 +158,7 @@ int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, s
 	hf_segment_pool_init(&lane->segments);
 	lane->refusals.window_ns = lane->drops.window_ns = REFUSAL_LOG_NS;
 	lane->slow_ns = server->limits.slow_ns;
+	lane->keepalive_s = lane->known_keepalive_s = server->limits.keepalive_s;
 	lane->slow_calls = (struct hf_log_limit){ .window_ns = SLOW_LOG_NS, .max_lines = SLOW_LOG_LINES };
 	server->lanes[server->n_lanes++] = lane;
 	lane->read_buffer = malloc(READ_BUFFER);

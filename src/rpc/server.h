@@ -44,7 +44,7 @@ struct hf_rpc_limits {
 			     * have half of it, or less while others have some (budget.c) */
 	size_t max_reply;   /* of the longest reply: this much must be free before a call that may have it
 			     * begins */
-	int keepalive_s;    /* see struct hf_socket_bind */
+	int keepalive_s;    /* see struct hf_socket_bind; hf_rpc_server_set_keepalive() changes it */
 	size_t max_contacts; /* addresses for hf_rpc_server_last_contact() and _last_heard(); 0: neither is
 			      * called */
 	uint64_t slow_ns;    /* calls that take so long are logged; 0: none */
@@ -72,6 +72,9 @@ int hf_rpc_server_add_lane(struct hf_rpc_server *server, struct hf_loop *loop, s
 
 /* At home: calls that take so long are logged from now on; 0: none. */
 void hf_rpc_server_set_slow(struct hf_rpc_server *server, uint64_t slow_ns);
+/* At home: connections are asked for a sign of life after @keepalive_s from now on, those that are open, too;
+ * as in struct hf_rpc_limits. */
+void hf_rpc_server_set_keepalive(struct hf_rpc_server *server, int keepalive_s);
 /* Before a loop runs: clients may ask for what @tls offers then. It is borrowed. */
 void hf_rpc_server_set_tls(struct hf_rpc_server *server, struct hf_tls *tls);
 /* The same: TLS connections are told to @presence. It is borrowed, and freed after the server. */

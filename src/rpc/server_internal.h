@@ -73,7 +73,7 @@ struct hf_rpc_entry {
 };
 
 struct hf_rpc_server {
-	struct hf_rpc_limits limits;                      /* (c) */
+	struct hf_rpc_limits limits;                      /* (c) but for slow_ns and keepalive_s: home's */
 	struct hf_rpc_entry entries[HF_RPC_MAX_PROGRAMS]; /* (c) */
 	size_t n_entries;                                 /* (c) */
 	size_t max_record;                                /* (c) the longest call of any program */
@@ -142,6 +142,8 @@ struct hf_rpc_lane {
 	struct hf_log_limit refusals;
 	struct hf_log_limit drops; /* of datagrams */
 	_Atomic(uint64_t) slow_ns; /* calls that take so long are logged; 0: none. Home sets it */
+	_Atomic int keepalive_s;   /* of its connections. Home sets it */
+	int known_keepalive_s;     /* what the connections have that were there at the last sweep */
 	struct hf_log_limit slow_calls;
 	uint64_t lists_until;         /* monotonic ns: lists sent over UDP fill the rate until then */
 	struct hf_rpc_meters *meters; /* NULL: calls are not measured */
@@ -279,6 +281,11 @@ void hf_rpc_log_closed(struct hf_rpc_lane *lane, const struct hf_addr *peer, con
 /* The same, and counts a refusal: a limit is reached. */
 void hf_rpc_note_refusal(struct hf_rpc_lane *lane, enum hf_limit limit, const struct hf_addr *peer,
 			 const char *what, const char *why);
+
+static inline int hf_rpc_keepalive(const struct hf_rpc_lane *lane)
+{
+	return atomic_load_explicit(&lane->keepalive_s, memory_order_relaxed);
+}
 
 static inline uint64_t hf_rpc_slow_ns(const struct hf_rpc_lane *lane)
 {
@@ -428,6 +435,7 @@ bool hf_rpc_connection_try_move(struct hf_rpc_connection *connection); /* true: 
 
 /* listener.c */
 void hf_rpc_listeners_close(struct hf_rpc_lane *lane);
+void hf_rpc_listeners_set_keepalive(struct hf_rpc_lane *lane, int keepalive_s);
 
 /* drain.c */
 void hf_rpc_drain_init(struct hf_rpc_lane *lane);

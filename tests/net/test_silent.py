@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.parse
 
@@ -25,11 +26,10 @@ RELEASED = "holdfast_silent_clients_released_total"
 REASON = "it is silent, and others wait for its locks"
 
 
-class Silent(CliPlay):
+class Silences(CliPlay):
     n_hosts = 3
     settings = (
         "api.listen=127.0.0.1:0",
-        f"recovery.release_silent_seconds={TIME}",
         "recovery.notify_timeout_ms=400",
         "store.backend=lmdb",
         "recovery.grace=auto",
@@ -93,6 +93,10 @@ class Silent(CliPlay):
         if before != self.registered(host):
             self.is_known(host)
         return lock
+
+
+class Silent(Silences):
+    settings = (*Silences.settings, f"recovery.release_silent_seconds={TIME}")
 
     def test_a_client_that_is_gone_gives_way_to_one_that_waits(self):
         before, began = self.released(), time.monotonic()
@@ -227,6 +231,63 @@ class Silent(CliPlay):
         self.assertEqual(self.released(), before)
         self.assert_held(self.lock_of(self.c))
 
+
+class TurnedOn(Silences):
+    """By a reload, while others wait already."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = tempfile.TemporaryDirectory(prefix="hf-silent-")
+        cls.addClassCleanup(folder.cleanup)
+        cls.config = os.path.join(folder.name, "holdfast.yaml")
+        cls.write(0)
+        cls.flags = ("--config", cls.config)
+        super().setUpClass()
+
+    @classmethod
+    def write(cls, seconds):
+        with open(cls.config, "w", encoding="ascii") as out:
+            out.write(f"recovery: {{release_silent_seconds: {seconds}}}\n")
+
+    def change(self, seconds):
+        self.write(seconds)
+        answer = self.rest.call("POST", "/api/v1/reload", token=True).json
+        self.assertEqual((answer["loaded"], answer["at_next_start"]), (True, []))
+
+    def tearDown(self):
+        self.change(0)
+        super().tearDown()
+
+    def test_a_client_with_an_open_connection_gives_way(self):
+        """The kernel asks after that connection, too, which came before the reload."""
+        self.hold(self.a)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        self.unplug(self.a)
+        self.await_silence(self.a, 3 * TIME)
+        self.assertEqual((self.released(), self.b.grants.items), (0, []))
+        began = time.monotonic()
+        self.change(TIME)
+        self.b.grants.wait(1)
+        self.assertGreaterEqual(time.monotonic() - began, TIME, "its silence of before does not count")
+        self.assertEqual(self.released(), 1)
+
+    def test_turned_off_again(self):
+        before = self.released()
+        self.change(TIME)
+        self.hold(self.a)
+        self.assert_blocked(self.b, self.lock_of(self.b))
+        self.change(0)
+        self.unplug(self.a)
+        asked = self.questions(self.a)
+        self.await_silence(self.a, 3 * TIME)
+        self.assertEqual((self.released(), self.b.grants.items), (before, []))
+        self.assertLessEqual(self.questions(self.a), asked + 1)
+        self.change(TIME)
+        self.b.grants.wait(1)
+        self.assertEqual(self.released() - before, 1)
+
+
+del Silences
 
 if __name__ == "__main__":
     main()

@@ -43,7 +43,7 @@ static const struct {
 	{ "recovery.max_clients", "10000", true },
 	{ "recovery.max_clients_per_address", "0", true },
 	{ "recovery.after_crash", "reclaim", false },
-	{ "recovery.release_silent_seconds", "0", false },
+	{ "recovery.release_silent_seconds", "0", true },
 	{ "nsm.allow_mon", "exports", true },
 	{ "nsm.secure", "false", true },
 	{ "cluster.service", "\"\"", false },

@@ -331,6 +331,55 @@ static void test_off(void **state)
 	assert_int_equal(n_asked, 0);
 }
 
+static void change(uint64_t time)
+{
+	struct hf_recovery_options options = w.options;
+
+	options.release_silent_ns = time;
+	hf_recovery_change(w.recovery, &options);
+}
+
+/* Its silence of before does not count: nothing was listened for. */
+static void test_turned_on_while_it_runs(void **state)
+{
+	w.options.release_silent_ns = 0;
+	world_kill(&w);
+	world_up(&w);
+	join();
+	hold_and_wait();
+	expect_kept();
+	change(TIME);
+	turn_for(w.loop, TIME - HF_NS_PER_S);
+	assert_int_equal(count_released(), 0);
+	turn_for(w.loop, TIME / 2);
+	assert_int_equal(count_released(), 1);
+}
+
+static void test_turned_off_with_a_question_under_way(void **state)
+{
+	hold_and_wait();
+	while (n_asked < 3)
+		turn_for(w.loop, MS);
+	change(0);
+	n_asked = 0;
+	expect_kept();
+	assert_int_equal(n_asked, 0);
+	change(TIME);
+	turn_for(w.loop, 2 * TIME);
+	assert_int_equal(count_released(), 1);
+}
+
+static void test_another_time(void **state)
+{
+	hold_and_wait();
+	change(3 * TIME);
+	turn_for(w.loop, 2 * TIME);
+	assert_int_equal(count_released(), 0);
+	change(TIME);
+	turn_for(w.loop, TIME / 2);
+	assert_int_equal(count_released(), 1);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -349,6 +398,9 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_nothing_without_the_lease, begin, end),
 		cmocka_unit_test_setup_teardown(test_nothing_in_grace, begin, end),
 		cmocka_unit_test_setup_teardown(test_off, begin, end),
+		cmocka_unit_test_setup_teardown(test_turned_on_while_it_runs, begin, end),
+		cmocka_unit_test_setup_teardown(test_turned_off_with_a_question_under_way, begin, end),
+		cmocka_unit_test_setup_teardown(test_another_time, begin, end),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

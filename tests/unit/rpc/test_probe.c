@@ -297,6 +297,40 @@ static void test_keepalive_is_as_before_a_probe(void **state)
 	end(fds);
 }
 
+static void change_keepalive(struct rig *r, void *arg)
+{
+	hf_rpc_server_set_keepalive(r->server, *(const int *)arg);
+}
+
+static bool has_keepalive(void *arg)
+{
+	const int *other_and_seconds = arg;
+
+	return option(other_and_seconds[0], TCP_KEEPIDLE) == other_and_seconds[1];
+}
+
+/* Of what is open, also in the middle of a probe, which goes on, and of what comes. */
+static void test_another_keepalive(void **state)
+{
+	int seconds = KEEPALIVE_SHORT_S, fds[2], later, other_and_seconds[2];
+
+	connect_two(fds);
+	make_deaf(fds[0]);
+	start_for(3 * HF_NS_PER_S);
+	rig_run_on(&rig, 0, change_keepalive, &seconds);
+	later = rig_connect(HOME, rig.tcp, NULL);
+	rig_wait_connections(&rig, 3);
+	assert_int_equal(option(find_other_end(later), TCP_KEEPIDLE), seconds);
+	other_and_seconds[0] = find_other_end(fds[1]);
+	other_and_seconds[1] = seconds;
+	rig_wait(has_keepalive, other_and_seconds, "the sweep");
+	assert_int_equal(option(find_other_end(fds[0]), TCP_KEEPIDLE), 1);
+	expect(HF_RPC_PULSE_SILENT);
+	assert_int_equal(option(find_other_end(fds[0]), TCP_KEEPIDLE), seconds);
+	close(later);
+	end(fds);
+}
+
 static void test_a_connection_that_is_gone_cannot_be_asked(void **state)
 {
 	int fds[2];
@@ -363,6 +397,7 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_a_time_out_is_no_answer, setup_keepalive, teardown),
 		cmocka_unit_test_setup_teardown(test_keepalive_is_as_before_a_probe, setup_keepalive,
 						teardown),
+		cmocka_unit_test_setup_teardown(test_another_keepalive, setup_keepalive, teardown),
 		cmocka_unit_test_setup_teardown(test_a_connection_that_is_gone_cannot_be_asked, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_a_cancelled_probe_says_nothing, setup, teardown),
