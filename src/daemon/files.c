@@ -38,6 +38,7 @@ struct hf_file_service {
 	bool has_mount; /* mount must be deinitialised */
 	struct hf_sweeper *sweeper;
 	struct hf_export_table export_table;
+	bool manages_gids; /* as the list wants it that was prepared last */
 	struct hf_local *local;
 };
 
@@ -251,6 +252,11 @@ int hf_file_service_prepare(struct hf_file_service *service, const struct hf_con
 
 	if (r < 0 || !settings)
 		return hf_trace(-ENOMEM);
+	service->manages_gids = config->server.manage_gids;
+	if (service->manages_gids)
+		r = hf_exports_prepare_groups(service->exports, &hf_system_groups);
+	if (r < 0)
+		return hf_trace(r);
 	for (size_t i = 0; i < exports->n; i++) {
 		size_t first = room.n_rules;
 
@@ -271,14 +277,19 @@ int hf_file_service_take(struct hf_file_service *service, struct hf_export_list 
 {
 	const struct hf_export_list shared = *list; /* hf_exports_publish() takes the list; it stays valid
 						       until the next one is taken here */
+	bool managed_gids;
 	int r = 0;
 
 	for (size_t i = 0; i < shared.n && r == 0; i++)
 		r = hf_export_table_add(&service->export_table, shared.items[i]);
-	if (r == 0)
-		r = hf_exports_publish(service->exports, list);
 	if (r < 0)
 		return hf_trace(r);
+	managed_gids = hf_exports_use_groups(service->exports, service->manages_gids);
+	r = hf_exports_publish(service->exports, list);
+	if (r < 0) {
+		hf_exports_use_groups(service->exports, managed_gids);
+		return hf_trace(r);
+	}
 	hf_export_table_note(&service->export_table, &shared);
 	return 0;
 }
@@ -435,7 +446,6 @@ int hf_file_service_new(struct hf_file_service **servicep, struct hf_loop *loop,
 		.key = key,
 		.state_dir = config->server.state_dir,
 		.loop = loop,
-		.group_source = config->server.manage_gids ? &hf_system_groups : NULL,
 	};
 	int r;
 

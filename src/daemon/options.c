@@ -64,7 +64,7 @@ const struct hf_option hf_options[] = {
 		  "runs as this user, for every caller. Empty: do not change the user." },
 	{ "server", "threads", HF_OPTION_NUMBER, .preset = "0", .min = 0, .max = 1000, AT(server.threads),
 	  .help = "The number of workers for file I/O; 0: one for each core." },
-	{ "server", "manage_gids", HF_OPTION_BOOL, .preset = "false", AT(server.manage_gids),
+	{ "server", "manage_gids", HF_OPTION_BOOL, .preset = "false", AT(server.manage_gids), .is_live = true,
 	  .help = "Look up the groups of each caller on this host, in place of those that the client names "
 		  "beside its gid: a call has room for 16. The client's count for users that this host "
 		  "does not know, and if a look-up fails. Group 0 is never looked up." },

@@ -297,30 +297,31 @@ void hf_export_squash(const struct hf_export_rule *rule, const struct hf_identit
 
 /* Groups */
 
-static int find_groups(struct hf_exports *exports, uint32_t uid, bool may_wait,
+static int find_groups(struct hf_exports *exports, struct hf_groups *groups, uint32_t uid, bool may_wait,
 		       const struct hf_group_list **listp)
 {
-	int r = hf_groups_find(exports->groups, uid, listp);
+	int r = hf_groups_find(groups, uid, listp);
 
 	if (r != -EAGAIN || !may_wait)
 		return r;
 	if (atomic_fetch_add(&exports->n_patient, 1) < MAX_PATIENT)
-		hf_groups_wait(exports->groups, uid, PATIENCE_NS);
+		hf_groups_wait(groups, uid, PATIENCE_NS);
 	atomic_fetch_sub(&exports->n_patient, 1);
-	return hf_groups_find(exports->groups, uid, listp);
+	return hf_groups_find(groups, uid, listp);
 }
 
 /* Neither the anonymous user nor root needs groups. */
 int hf_exports_identify(struct hf_exports *exports, const struct hf_export_rule *rule,
 			const struct hf_identity *given, bool may_wait, struct hf_identity *identityp)
 {
+	struct hf_groups *groups = hf_exports_groups(exports);
 	const struct hf_group_list *list;
 	int r;
 
 	hf_export_squash(rule, given, identityp);
-	if (HF_LIKELY(!exports->groups) || !given || given->uid == 0 || rule->squash == HF_SQUASH_ALL)
+	if (HF_LIKELY(!groups) || !given || given->uid == 0 || rule->squash == HF_SQUASH_ALL)
 		return 0;
-	r = find_groups(exports, given->uid, may_wait, &list);
+	r = find_groups(exports, groups, given->uid, may_wait, &list);
 	if (r == 0 && list) {
 		identityp->n_gids = 0;
 		identityp->list = list;

@@ -170,6 +170,12 @@ int hf_exports_prepare(struct hf_exports *exports, const struct hf_export_settin
 /* Exports @list from now on and nothing else; does not block. Takes @list. < 0: out of memory, and the old
  * list stays. */
 int hf_exports_publish(struct hf_exports *exports, struct hf_export_list *list);
+/* So that groups of users can be looked up from @source, which outlives the threads that ask; it may come
+ * before. < 0: out of memory. */
+int hf_exports_prepare_groups(struct hf_exports *exports, const struct hf_group_source *source);
+/* They are looked up from now on, if that was prepared, or not any more. Returns whether they were before. In
+ * rights that were concluded before it changes nothing: publish a list after it. */
+bool hf_exports_use_groups(struct hf_exports *exports, bool is_on);
 /* The number of such changes. After a change, earlier conclusions about an export may be wrong. */
 uint64_t hf_exports_count_changes(const struct hf_exports *exports);
 /* hf_exports_prepare() and hf_exports_publish(). */

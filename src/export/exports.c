@@ -413,6 +413,17 @@ static size_t default_fds(void)
 	return HF_MAX((size_t)LEAST_FDS, HF_MIN((size_t)limit.rlim_cur / 2, (size_t)MOST_FDS));
 }
 
+int hf_exports_prepare_groups(struct hf_exports *exports, const struct hf_group_source *source)
+{
+	return exports->made_groups ? 0 : hf_groups_new(&exports->made_groups, source);
+}
+
+/* A thread may still use them that found them when they counted: they stay until the end. */
+bool hf_exports_use_groups(struct hf_exports *exports, bool is_on)
+{
+	return atomic_exchange(&exports->groups, is_on ? exports->made_groups : NULL);
+}
+
 int hf_exports_new(struct hf_exports **exportsp, const struct hf_exports_options *options)
 {
 	hf_cleanup(hf_exports_freep) struct hf_exports *exports = calloc(1, sizeof(*exports));
@@ -429,7 +440,9 @@ int hf_exports_new(struct hf_exports **exportsp, const struct hf_exports_options
 		r = hf_client_names_new(&exports->names,
 					options->resolver ? options->resolver : &hf_system_resolver);
 	if (r == 0 && options->group_source)
-		r = hf_groups_new(&exports->groups, options->group_source);
+		r = hf_exports_prepare_groups(exports, options->group_source);
+	if (r == 0)
+		hf_exports_use_groups(exports, true);
 	if (r == 0)
 		r = hf_files_new(&exports->files,
 				 options->max_open_fds ? options->max_open_fds : default_fds());
@@ -448,7 +461,7 @@ struct hf_exports *hf_exports_free(struct hf_exports *exports)
 	hf_files_free(exports->files);
 	hf_export_list_clear(&exports->list);
 	hf_client_names_free(exports->names);
-	hf_groups_free(exports->groups);
+	hf_groups_free(exports->made_groups);
 	pthread_mutex_destroy(&exports->refusals_lock);
 	pthread_rwlock_destroy(&exports->lock);
 	free(exports);
@@ -468,7 +481,9 @@ struct hf_files *hf_exports_files(struct hf_exports *exports)
 
 void hf_exports_show_limits(struct hf_exports *exports, struct hf_limit_use uses[HF_N_LIMITS])
 {
+	struct hf_groups *groups = hf_exports_groups(exports);
+
 	hf_client_names_show_limits(exports->names, uses);
-	if (exports->groups)
-		hf_groups_show_limits(exports->groups, uses);
+	if (groups)
+		hf_groups_show_limits(groups, uses);
 }

@@ -24,11 +24,12 @@ struct hf_retired {
 };
 
 struct hf_exports {
-	struct hf_seal_key key;         /* (c) */
-	struct hf_files *files;         /* (c) */
-	struct hf_client_names *names;  /* (c) */
-	struct hf_groups *groups;       /* (c) NULL: groups are not looked up */
-	_Atomic unsigned int n_patient; /* threads that wait for a look-up */
+	struct hf_seal_key key;             /* (c) */
+	struct hf_files *files;             /* (c) */
+	struct hf_client_names *names;      /* (c) */
+	_Atomic(struct hf_groups *) groups; /* NULL: groups are not looked up */
+	struct hf_groups *made_groups;      /* (c) once made: what looks them up if it is wanted; or NULL */
+	_Atomic unsigned int n_patient;     /* threads that wait for a look-up */
 	pthread_rwlock_t lock;
 	struct hf_export_list list; /* under lock */
 	struct hf_retired *retired; /* under lock; the next sweep frees them */
@@ -36,6 +37,12 @@ struct hf_exports {
 	pthread_mutex_t refusals_lock;
 	struct hf_refusal refusals[HF_N_REFUSALS]; /* under refusals_lock */
 };
+
+/* NULL: they are not looked up. */
+static inline struct hf_groups *hf_exports_groups(struct hf_exports *exports)
+{
+	return atomic_load_explicit(&exports->groups, memory_order_acquire);
+}
 
 /* A new reference, or NULL. */
 struct hf_export *hf_exports_by_id(struct hf_exports *exports, uint64_t id);

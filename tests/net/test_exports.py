@@ -205,11 +205,8 @@ def nfs_near(test):
     return client
 
 
-class Groups(Exports):
-    """server.manage_gids: the groups that this host knows of a user count, and not those that the client names."""
-
+class UsersOfThisHost(Exports):
     N = 40
-    settings = ("server.manage_gids=true",)
     exports = ("{{path: {base}/data, name: /data, squash: none}}",)
 
     @classmethod
@@ -240,6 +237,12 @@ class Groups(Exports):
         cred = auth_sys(self.a.name, uid, uid, ())
         ask = lambda: exchange(self.a.caller("tcp"), call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK), cred=cred))
         return self.until(lambda: nlm.res_of(nlm.LOCK, ask()), "it is answered", passes=lambda answer: answer.stat != nlm.S_GRACE).stat
+
+
+class Groups(UsersOfThisHost):
+    """server.manage_gids: the groups that this host knows of a user count, and not those that the client names."""
+
+    settings = ("server.manage_gids=true",)
 
     def test_a_user_of_many_groups(self):
         gids = tuple(range(6000, 6016))  # all that fit
@@ -294,6 +297,35 @@ class FewGroups(Groups):
         self.belongs_to(6030)
         self.assertEqual(self.read_stat(self.a, uid=5001, gid=5001, gids=(6030,)), nfs.OK)
 
+
+class GroupsByReload(UsersOfThisHost):
+    """Rights that were found before do not count any more, neither those of files nor those of locks."""
+
+    def manage(self, is_on):
+        with open(self.config, "a", encoding="ascii") as out:
+            out.write(f"server: {{manage_gids: {'true' if is_on else 'false'}}}\n")
+        before = len(self.daemon.log)
+        self.addCleanup(self.write_config, self.exports)
+        self.daemon.process.send_signal(signal.SIGHUP)
+        until(lambda: LOADED in self.daemon.log[before:], "it is read again", more=lambda: self.daemon.log)
+        self.assertNotIn("at the next start", self.daemon.log[before:])
+        self.write_config(self.exports)
+
+    def assert_rights(self, managed):
+        self.belongs_to(6030)
+        self.assertEqual(self.read_stat(self.a, uid=5000, gid=5000), nfs.OK if managed else nfs.ACCES)
+        self.assertEqual(self.read_stat(self.a, uid=5001, gid=5001, gids=(6030,)), nfs.ACCES if managed else nfs.OK)
+        self.assertEqual(self.lock_stat(5000), nlm.S_GRANTED if managed else nlm.S_FAILED)
+        self.a.free_all()
+
+    def test_on_and_off(self):
+        for managed in (False, True, False, True, False):
+            with self.subTest(managed=managed):
+                self.manage(managed)
+                self.assert_rights(managed)
+
+
+del UsersOfThisHost
 
 if __name__ == "__main__":
     main()

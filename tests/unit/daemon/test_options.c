@@ -15,7 +15,7 @@ static const struct {
 	{ "server.state_dir", "\"/var/lib/holdfast\"", false },
 	{ "server.user", "\"\"", false },
 	{ "server.threads", "0", false },
-	{ "server.manage_gids", "false", false },
+	{ "server.manage_gids", "false", true },
 	{ "exports.path", "\"/tmp\"", true },
 	{ "exports.name", "\"/tmp\"", true },
 	{ "exports.clients", "[\"private\"]", true },
