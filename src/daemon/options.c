@@ -142,7 +142,7 @@ const struct hf_option hf_options[] = {
 	{ "recovery", "grace", HF_OPTION_WORD, .preset = "auto", .words = grace_words, AT(recovery.grace),
 	  .help = "When a start begins with a grace period: auto (only if clients have something to "
 		  "reclaim), always or never." },
-	{ "recovery", "early_end", HF_OPTION_BOOL, .preset = "true", AT(recovery.early_end),
+	{ "recovery", "early_end", HF_OPTION_BOOL, .preset = "true", AT(recovery.early_end), .is_live = true,
 	  .help = "End grace as soon as everything that could be reclaimed is accounted for, if that is "
 		  "provably safe." },
 	{ "recovery", "notify_timeout_ms", HF_OPTION_NUMBER, .preset = "5000", .min = 10, .max = 600000,

@@ -20,9 +20,10 @@
  *	               without a conflict is granted.
  *	checked grace  The stored list is complete: only what is in it can be reclaimed.
  *	               Ends early, as soon as each loaded lock and reservation was
- *	               reclaimed, released or purged, and no client is unreachable.
+ *	               reclaimed, released or purged, and no client is unreachable; but
+ *	               not while recovery.early_end is off, which may change meanwhile.
  *	whole grace    The same, but it does not end early: nothing was loaded to wait
- *	               for, or recovery.early_end is off.
+ *	               for.
  *	serving        Everything is granted that does not conflict.
  *	stopping       Nothing is granted or given up. The marker of a clean stop is
  *	               being written.
@@ -311,7 +312,7 @@ static int decide_on(struct hf_recovery *recovery, bool could_reclaim, const cha
 {
 	if (!recovery->start.has_all_locks)
 		return begin_grace(recovery, HF_PHASE_OPEN_GRACE, reason);
-	if (could_reclaim && recovery->options.early_end)
+	if (could_reclaim)
 		return begin_grace(recovery, HF_PHASE_CHECKED_GRACE, reason);
 	return begin_grace(recovery, HF_PHASE_WHOLE_GRACE, reason);
 }
@@ -403,8 +404,8 @@ static void on_check(struct hf_task *task)
 {
 	struct hf_recovery *recovery = hf_container_of(task, struct hf_recovery, phase.check_task);
 
-	if (recovery->phase.now == HF_PHASE_CHECKED_GRACE && count_awaited(recovery) == 0 &&
-	    recovery->counts.unreachable == 0)
+	if (recovery->phase.now == HF_PHASE_CHECKED_GRACE && recovery->options.early_end &&
+	    count_awaited(recovery) == 0 && recovery->counts.unreachable == 0)
 		hf_phase_enter(recovery, HF_PHASE_SERVING, "everything that was held is accounted for");
 }
 

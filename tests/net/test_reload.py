@@ -237,6 +237,43 @@ class Changes(Reloading):
         self.b.deaf = False
 
 
+class Grace(Reloading):
+    n_hosts = 1
+    host_class = Host
+    settings = ("api.listen=127.0.0.1:0", "store.backend=lmdb", "recovery.grace=auto")
+
+    def grace(self):
+        return self.rest.get("/api/v1/status").json["grace"]
+
+    def restart_in_grace(self, *more):
+        """With a lock to reclaim, and these lines."""
+        lock = self.lock_of(self.a, 0, 10)
+        self.assert_granted(self.a, lock)
+        self.write(*more)
+        self.restart()
+        self.assertTrue(self.grace()["active"])
+        return lock.but(reclaim=True)
+
+    def end_grace(self):
+        self.until(lambda: not self.grace()["active"], "everything is accounted for")
+
+    def test_early_end_is_turned_on_in_the_midst_of_grace(self):
+        lock = self.restart_in_grace("recovery: {window_seconds: 300, early_end: false}")
+        self.assert_granted(self.a, lock)
+        self.assertEqual(self.order(), [])
+        self.assertTrue(self.grace()["active"])
+        self.assertEqual(self.order("recovery: {window_seconds: 300, early_end: true}"), [])
+        self.end_grace()
+
+    def test_early_end_is_turned_off_in_the_midst_of_grace(self):
+        lock = self.restart_in_grace("recovery: {window_seconds: 300}")
+        self.assertEqual(self.order("recovery: {window_seconds: 300, early_end: false}"), [])
+        self.assert_granted(self.a, lock)
+        self.assertTrue(self.grace()["active"])
+        self.assertEqual(self.order("recovery: {window_seconds: 300}"), [])
+        self.end_grace()
+
+
 class Tokens(Reloading):
     """Of an API that other hosts can reach, so that every call needs one."""
 

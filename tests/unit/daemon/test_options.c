@@ -36,7 +36,7 @@ static const struct {
 	{ "recovery.nlm_grace_seconds", "-1", false },
 	{ "recovery.smb_durable_seconds", "-1", false },
 	{ "recovery.grace", "auto", false },
-	{ "recovery.early_end", "true", false },
+	{ "recovery.early_end", "true", true },
 	{ "recovery.notify_timeout_ms", "5000", true },
 	{ "recovery.notify_parallel", "1024", true },
 	{ "recovery.notify_retry_seconds", "900", true },

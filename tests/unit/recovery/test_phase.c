@@ -39,17 +39,36 @@ static void test_a_complete_list_is_checked(void **state)
 	assert_int_equal(w.last[HF_EVENT_GRACE_ENDED].n_locks, 0);
 }
 
-static void test_without_early_end_grace_is_whole(void **state)
+static void test_without_early_end_grace_lasts(void **state)
 {
 	w.options.early_end = false;
 	w.options.window_ns = 500 * MS;
 	hold_one();
 	world_restart(&w);
-	assert_int_equal(phase(), HF_PHASE_WHOLE_GRACE);
+	assert_int_equal(phase(), HF_PHASE_CHECKED_GRACE);
 	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
 	world_turn(&w);
-	assert_int_equal(phase(), HF_PHASE_WHOLE_GRACE);
+	assert_int_equal(phase(), HF_PHASE_CHECKED_GRACE);
 	world_until(&w, phase() == HF_PHASE_SERVING);
+}
+
+static void set_early_end(bool is_on)
+{
+	w.options.early_end = is_on;
+	hf_recovery_change(w.recovery, &w.options);
+}
+
+static void test_early_end_changes_in_the_midst_of_grace(void **state)
+{
+	hold_one();
+	world_restart(&w);
+	set_early_end(false);
+	assert_int_equal(world_reclaim(&w, a(), 1, "f", 0, 9), HF_LOCK_OK);
+	world_turn(&w);
+	assert_int_equal(phase(), HF_PHASE_CHECKED_GRACE);
+	set_early_end(true);
+	world_until(&w, phase() == HF_PHASE_SERVING);
+	assert_int_equal(w.n_events[HF_EVENT_GRACE_ENDED], 1);
 }
 
 static void test_a_list_that_is_not_complete_is_open(void **state)
@@ -237,7 +256,8 @@ int main(void)
 #define T(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 		T(test_nothing_stored),
 		T(test_a_complete_list_is_checked),
-		T(test_without_early_end_grace_is_whole),
+		T(test_without_early_end_grace_lasts),
+		T(test_early_end_changes_in_the_midst_of_grace),
 		T(test_a_list_that_is_not_complete_is_open),
 		T(test_no_grace_drops_what_was_loaded),
 		T(test_late_in_the_grace_of_a_simulated_restart),
