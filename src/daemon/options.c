@@ -133,12 +133,14 @@ const struct hf_option hf_options[] = {
 		  "loss (machine: reply only after fsync)." },
 
 	{ "recovery", "window_seconds", HF_OPTION_NUMBER, .preset = "90", .min = 1, .max = DAY,
-	  AT(recovery.window_seconds),
-	  .help = "How long clients may reclaim after a restart, the shared default of every protocol." },
+	  AT(recovery.window_seconds), .is_live = true,
+	  .help = "How long clients may reclaim after a restart, the shared default of every protocol. A "
+		  "grace period that is open keeps its end when a reload changes this." },
 	{ "recovery", "nlm_grace_seconds", HF_OPTION_NUMBER, .preset = "-1", .min = -1, .max = DAY,
-	  AT(recovery.nlm_grace_seconds), .help = "The same for NLM; -1: window_seconds." },
+	  AT(recovery.nlm_grace_seconds), .is_live = true, .help = "The same for NLM; -1: window_seconds." },
 	{ "recovery", "smb_durable_seconds", HF_OPTION_NUMBER, .preset = "-1", .min = -1, .max = DAY,
-	  AT(recovery.smb_durable_seconds), .help = "The same for SMB; -1: window_seconds." },
+	  AT(recovery.smb_durable_seconds), .is_live = true,
+	  .help = "The same for SMB; -1: window_seconds." },
 	{ "recovery", "grace", HF_OPTION_WORD, .preset = "auto", .words = grace_words, AT(recovery.grace),
 	  .help = "When a start begins with a grace period: auto (only if clients have something to "
 		  "reclaim), always or never." },

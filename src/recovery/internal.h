@@ -264,6 +264,8 @@ void hf_late_reclaim_show_exports(const struct hf_recovery *recovery,
 
 /* PROTOCOLS */
 void hf_protocols_init(struct hf_recovery *recovery);
+/* Takes the windows of @options; a window or a grace that is open keeps its own. */
+void hf_protocols_change(struct hf_recovery *recovery, const struct hf_recovery_options *options);
 int hf_protocols_set_windows(struct hf_recovery *recovery); /* at src/client, once there is one */
 struct hf_protocol *hf_protocols_find(struct hf_recovery *recovery, struct hf_bytes name);
 void hf_protocols_join(struct hf_recovery *recovery, struct hf_client *client); /* which was made just now */

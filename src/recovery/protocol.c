@@ -58,6 +58,15 @@ int hf_protocols_set_windows(struct hf_recovery *recovery)
 	return hf_trace(r);
 }
 
+void hf_protocols_change(struct hf_recovery *recovery, const struct hf_recovery_options *options)
+{
+	recovery->options.window_ns = options->window_ns;
+	for (size_t i = 0; i < options->n_protocols; i++)
+		recovery->options.protocols[i].window_ns = options->protocols[i].window_ns;
+	hf_protocols_init(recovery);
+	(void)hf_protocols_set_windows(recovery); /* there is one for each already */
+}
+
 void hf_protocols_join(struct hf_recovery *recovery, struct hf_client *client)
 {
 	struct hf_protocol *protocol = hf_protocols_find(recovery, hf_bytes_of_str(client->protocol));

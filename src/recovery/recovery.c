@@ -375,6 +375,7 @@ void hf_recovery_change(struct hf_recovery *recovery, const struct hf_recovery_o
 	recovery->options.max_clients_per_address = options->max_clients_per_address;
 	hf_clients_set_max(recovery->clients, options->max_clients, options->max_clients_per_address);
 	hf_silents_change(recovery, options->release_silent_ns);
+	hf_protocols_change(recovery, options);
 	recovery->options.early_end = options->early_end;
 	hf_phase_look(recovery);
 }

@@ -199,10 +199,10 @@ void hf_recovery_stop(struct hf_recovery *recovery, void (*done)(void *user), vo
 /* No reply can be sent any more, so nothing should be granted or given up. */
 bool hf_recovery_is_stopping(const struct hf_recovery *recovery);
 
-/* Takes those options that may change while the server runs: notify_timeout_ns, notify_parallel,
- * notify_retry_ns, max_clients, max_clients_per_address, release_silent_ns and early_end. A notice that is
- * under way goes on with the time that it has. Where clients were not released before, their silence begins
- * now. early_end is for an open grace, too. */
+/* Takes those options that may change while the server runs: the windows, early_end, notify_timeout_ns,
+ * notify_parallel, notify_retry_ns, max_clients, max_clients_per_address and release_silent_ns. The protocols
+ * are the same. A notice that is under way goes on with the time that it has, and so does an open grace, but
+ * for early_end. Where clients were not released before, their silence begins now. */
 void hf_recovery_change(struct hf_recovery *recovery, const struct hf_recovery_options *options);
 /* The options' exports have changed, and no client has been served since: what is stored of those that are
  * back is taken up. */

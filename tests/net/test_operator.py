@@ -535,10 +535,10 @@ class Reload(Exported, CliPlay):
         said = self.reload()
         self.assertEqual((said["loaded"], said["at_next_start"]), (True, []))
         self.assertRegex(self.run_cli("status").stdout, r"\nreload     \S+: everything is in effect\n")
-        said = self.reload("recovery: {window_seconds: 77, max_clients: 99}", "log: {level: info}")
-        self.assertEqual((said["loaded"], said["at_next_start"]), (True, ["recovery.window_seconds"]))
+        said = self.reload("server: {threads: 77}", "recovery: {max_clients: 99}", "log: {level: info}")
+        self.assertEqual((said["loaded"], said["at_next_start"]), (True, ["server.threads"]))
         self.assertRegex(self.run_cli("status").stdout,
-                         r"\nreload     \S+: only at the next start: recovery.window_seconds\n")  # fmt: skip
+                         r"\nreload     \S+: only at the next start: server.threads\n")  # fmt: skip
         said = self.reload("nonsense: 1")
         self.assertEqual((said["loaded"], said["at_next_start"]), (False, []))
         self.assertIn(f"failed, the old configuration stays: {self.config}:", self.run_cli("status").stdout)

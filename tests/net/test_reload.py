@@ -18,7 +18,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 import nlm
 from commandline import FAILED, CliPlay
 from exported import Exported, nfs
-from nsm import FAIL, SUCC, Host
+import nsm
+from nsm import FAIL, SUCC, Host, Local
 from play import main
 from rest import Events
 from rpc import Refused
@@ -271,6 +272,25 @@ class Grace(Reloading):
         self.assert_granted(self.a, lock)
         self.assertTrue(self.grace()["active"])
         self.assertEqual(self.order("recovery: {window_seconds: 300}"), [])
+        self.end_grace()
+
+    def simulate_a_restart(self):
+        """How long the grace is that begins then, in seconds."""
+        before = len(self.daemon.log)
+        root = Local(self.network.server, reserved=True)
+        self.addCleanup(root.close)
+        self.assertEqual(root.ask(nsm.SIMU_CRASH), b"")
+        began = r"grace began, only reclaims are granted .*seconds=(\d+)"
+        return int(self.until(lambda: re.search(began, self.daemon.log[before:]), "grace begins")[1])
+
+    def test_windows_are_those_of_the_next_grace(self):
+        self.restart_in_grace("recovery: {window_seconds: 300}")
+        self.assertEqual(self.order("recovery: {window_seconds: 7, nlm_grace_seconds: 2}"), [])
+        self.assertGreater(self.grace()["ends_in_seconds"], 250, "the open one keeps its end")
+        self.assertEqual(self.simulate_a_restart(), 2)
+        self.end_grace()
+        self.assertEqual(self.order("recovery: {window_seconds: 3}"), [])
+        self.assertEqual(self.simulate_a_restart(), 3)
         self.end_grace()
 
 

@@ -794,11 +794,11 @@ static void test_fixed_changes(void **state)
 static void test_live_values(void **state)
 {
 	struct hf_config *config = load_good("exports:\n- path: /tmp\n");
-	struct hf_config *reloaded =
-		load_good("exports:\n- path: /usr\n"
-			  "recovery: {max_clients: 7, notify_timeout_ms: 70, window_seconds: 7}\n"
-			  "nsm: {allow_mon: any, secure: true}\ntls: {grace_seconds: 7}\n"
-			  "log: {level: debug, format: json}\nmetrics: {per_client: true}\n");
+	struct hf_config *reloaded = load_good(
+		"exports:\n- path: /usr\n"
+		"recovery: {max_clients: 7, notify_timeout_ms: 70, window_seconds: 7, grace: always}\n"
+		"nsm: {allow_mon: any, secure: true}\ntls: {grace_seconds: 7}\n"
+		"log: {level: debug, format: json}\nmetrics: {per_client: true}\n");
 
 	hf_config_take_live(config, reloaded);
 	assert_int_equal(config->recovery.max_clients, 7);
@@ -808,7 +808,8 @@ static void test_live_values(void **state)
 	assert_int_equal(config->tls.grace_seconds, 7);
 	assert_int_equal(config->log.level, HF_LOG_DEBUG);
 	assert_true(config->metrics.per_client);
-	assert_int_equal(config->recovery.window_seconds, 90);
+	assert_int_equal(config->recovery.window_seconds, 7);
+	assert_int_equal(config->recovery.grace, HF_CONFIG_GRACE_AUTO);
 	assert_int_equal(config->log.format, HF_LOG_AUTO);
 	assert_string_equal(config->exports.items[0].path, "/tmp");
 	hf_config_free(config);

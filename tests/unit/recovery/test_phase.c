@@ -71,6 +71,30 @@ static void test_early_end_changes_in_the_midst_of_grace(void **state)
 	assert_int_equal(w.n_events[HF_EVENT_GRACE_ENDED], 1);
 }
 
+static uint64_t grace_left(void)
+{
+	struct hf_grace_info info;
+
+	hf_recovery_grace_info(w.recovery, &info);
+	return info.ends_in_ns;
+}
+
+static void test_windows_are_those_of_the_next_grace(void **state)
+{
+	w.options.window_ns = 60 * HF_NS_PER_S;
+	w.options.early_end = false;
+	hold_one();
+	world_restart(&w);
+	w.options.window_ns = 2 * HF_NS_PER_S;
+	w.options.protocols[WORLD_SMB].window_ns = 7 * HF_NS_PER_S;
+	hf_recovery_change(w.recovery, &w.options);
+	assert_true(grace_left() > 50 * HF_NS_PER_S);
+	assert_int_equal(hf_clients_window(hf_recovery_clients(w.recovery), "smb"), 7 * HF_NS_PER_S);
+	assert_int_equal(hf_recovery_simulate_crash(w.recovery), 0);
+	world_until(&w, phase() == HF_PHASE_WHOLE_GRACE);
+	assert_in_range(grace_left(), HF_NS_PER_S, 2 * HF_NS_PER_S);
+}
+
 static void test_a_list_that_is_not_complete_is_open(void **state)
 {
 	world_kill(&w);
@@ -258,6 +282,7 @@ int main(void)
 		T(test_a_complete_list_is_checked),
 		T(test_without_early_end_grace_lasts),
 		T(test_early_end_changes_in_the_midst_of_grace),
+		T(test_windows_are_those_of_the_next_grace),
 		T(test_a_list_that_is_not_complete_is_open),
 		T(test_no_grace_drops_what_was_loaded),
 		T(test_late_in_the_grace_of_a_simulated_restart),
