@@ -252,8 +252,10 @@ const struct hf_option hf_options[] = {
 	{ "log", "level", HF_OPTION_WORD, .preset = "info", .words = log_level_words, AT(log.level),
 	  .is_live = true, .help = "The least urgent level that is logged." },
 	{ "log", "format", HF_OPTION_WORD, .preset = "auto", .words = log_format_words, AT(log.format),
+	  .is_live = true,
 	  .help = "The format of log lines: text, json (one object a line), or auto: text, without the time "
-		  "if the systemd journal adds its own." },
+		  "if the systemd journal adds its own. In a cluster, the processes that watch this one and "
+		  "run cluster.fence keep the format of the start." },
 	{ "log", "slow_ms", HF_OPTION_NUMBER, .preset = "0", .min = 0, .max = 3600000, AT(log.slow_ms),
 	  .is_live = true,
 	  .help = "Log each call that takes at least so many milliseconds, with its client and procedure, "

@@ -231,6 +231,7 @@ static bool apply(struct hf_reload *reload)
 	take_certificates(reload);
 	take_tokens(reload);
 	take_call_log(reload);
+	hf_log_configure(config->log.level, config->log.format);
 	reload->options.change(reload->options.user, config);
 	hf_log_info("configuration loaded again", "exports=%zu", n_exports);
 	return true;

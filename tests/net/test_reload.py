@@ -58,9 +58,9 @@ class Answers(Reloading):
         self.assertIn("an operator has the configuration loaded again peer=", self.daemon.log)
 
     def test_keys_that_wait_for_the_next_start(self):
-        self.assertEqual(self.order("server: {threads: 7}", "log: {format: json}"), ["server.threads", "log.format"])
+        self.assertEqual(self.order("server: {threads: 7}", "metrics: {enabled: false}"), ["server.threads", "metrics.enabled"])
         self.assertRegex(self.run_cli("reload").stdout,
-                         r"^reload     \S+: only at the next start: server.threads log.format\n$")  # fmt: skip
+                         r"^reload     \S+: only at the next start: server.threads metrics.enabled\n$")  # fmt: skip
 
     def refuse(self, reason, *more):
         """By REST, by the command line, and what the status says afterwards."""
@@ -225,6 +225,24 @@ class Changes(Reloading):
         self.create("f")
         self.assert_audited(first, "b", "f")
         self.assert_audited(second, "c", "d")
+
+    def lines_of_a_reload(self):
+        before = len(self.daemon.log)
+        self.assertEqual(self.order(), [])
+        lines = self.daemon.log[before:].splitlines()
+        self.assertGreater(len(lines), 1)
+        return lines
+
+    def test_the_format_of_the_log(self):
+        self.assertEqual(self.order("log: {format: json}"), [])
+        for line in self.lines_of_a_reload():
+            self.assertIn("message", json.loads(line))
+        self.write(f"log: {{format: text, audit: {self.base}/no-such-folder/log}}")
+        self.assertEqual(self.rest.call("POST", "/api/v1/reload", token=True).status, 409)
+        json.loads(self.daemon.log.splitlines()[-1])
+        self.assertEqual(self.order("log: {format: text}"), [])
+        for line in self.lines_of_a_reload():
+            self.assertRegex(line, "^[0-9T:.-]+Z (info|warn): ")
 
     def test_how_long_a_silent_client_is_told(self):
         """Of the configured 600 s in all, and then of 50 ms."""

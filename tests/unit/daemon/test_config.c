@@ -776,13 +776,13 @@ static void test_fixed_changes(void **state)
 {
 	struct hf_config *old = load_good("exports:\n- path: /tmp\n");
 	struct hf_config *same = load_good("exports:\n- path: /usr\nlog: {level: debug}\n");
-	struct hf_config *new = load_good("server: {port: 5, listen: ['::']}\nlog: {format: json}\n");
+	struct hf_config *new = load_good("server: {port: 5, listen: ['::']}\nmetrics: {enabled: false}\n");
 	char names[128];
 
 	assert_int_equal(hf_config_list_fixed_changes(names, sizeof(names), old, same), 0);
 	assert_string_equal(names, "");
 	assert_int_equal(hf_config_list_fixed_changes(names, sizeof(names), old, new), 3);
-	assert_string_equal(names, "server.listen,server.port,log.format");
+	assert_string_equal(names, "server.listen,server.port,metrics.enabled");
 	assert_int_equal(hf_config_list_fixed_changes(names, 16, old, new), 3);
 	assert_string_equal(names, "server.listen,s");
 	hf_config_free(old);
@@ -810,7 +810,7 @@ static void test_live_values(void **state)
 	assert_true(config->metrics.per_client);
 	assert_int_equal(config->recovery.window_seconds, 7);
 	assert_int_equal(config->recovery.grace, HF_CONFIG_GRACE_AUTO);
-	assert_int_equal(config->log.format, HF_LOG_AUTO);
+	assert_int_equal(config->log.format, HF_LOG_JSON);
 	assert_string_equal(config->exports.items[0].path, "/tmp");
 	hf_config_free(config);
 	hf_config_free(reloaded);

@@ -64,7 +64,7 @@ static const struct {
 	{ "metrics.enabled", "true", false },
 	{ "metrics.per_client", "false", true },
 	{ "log.level", "info", true },
-	{ "log.format", "auto", false },
+	{ "log.format", "auto", true },
 	{ "log.slow_ms", "0", true },
 	{ "log.audit", "\"\"", true },
 };
