@@ -92,7 +92,6 @@ struct hf_api_cluster {
 	struct hf_cluster *cluster; /* NULL: there is none, and the rest is not used */
 	const char *addresses;      /* cluster.addresses, with blanks between them */
 	bool has_fence;
-	bool is_automatic;
 };
 
 /* The limits of the parts that the API does not know. On the home loop's thread. */

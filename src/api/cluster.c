@@ -153,7 +153,7 @@ json_t *hf_api_render_cluster(struct hf_api_request *request)
 			 hf_api_render_seconds(view.lease_ns), "seconds_left",
 			 hf_api_render_seconds(view.lease_left_ns), "nodes", nodes_of(&view), "last_takeover",
 			 takeover_of(&view.last_takeover), "addresses", addresses_of(options->addresses),
-			 "fence", options->has_fence, "automatic", options->is_automatic);
+			 "fence", options->has_fence, "automatic", view.is_automatic);
 }
 
 static bool has_cluster(struct hf_api_request *request)

@@ -852,6 +852,14 @@ int hf_cluster_set_exports(struct hf_cluster *cluster, const char *exports)
 	return r;
 }
 
+void hf_cluster_set_automatic(struct hf_cluster *cluster, bool is_automatic)
+{
+	pthread_mutex_lock(&cluster->lock);
+	hf_node_set_automatic(cluster->node, is_automatic);
+	pthread_cond_broadcast(&cluster->wake);
+	pthread_mutex_unlock(&cluster->lock);
+}
+
 void hf_cluster_set_unfit(struct hf_cluster *cluster, const char *why)
 {
 	pthread_mutex_lock(&cluster->lock);
@@ -975,6 +983,7 @@ void hf_cluster_view(struct hf_cluster *cluster, struct hf_cluster_view *viewp)
 		snprintf(viewp->reason, sizeof(viewp->reason),
 			 "the lease is over: the database was not reached in time");
 	}
+	viewp->is_automatic = hf_node_is_automatic(cluster->node);
 	viewp->epoch = cluster->known_epoch;
 	if (*hf_node_owner(cluster->node))
 		snprintf(viewp->holder, sizeof(viewp->holder), "%s", options->node);

@@ -106,7 +106,8 @@ void hf_cluster_withdraw(struct hf_cluster *cluster);
 /* The service has ended: the next node may have it. @has_failed: this node could not build it, and leaves it
  * to the others for a while. */
 void hf_cluster_released(struct hf_cluster *cluster, bool has_failed);
-int hf_cluster_set_exports(struct hf_cluster *cluster, const char *exports); /* after a reload */
+int hf_cluster_set_exports(struct hf_cluster *cluster, const char *exports); /* after a reload, as the next */
+void hf_cluster_set_automatic(struct hf_cluster *cluster, bool is_automatic);
 /* This node could not serve now; empty: it could. A copy. */
 void hf_cluster_set_unfit(struct hf_cluster *cluster, const char *why);
 /* An orderly end of the process, when the service has ended. begin_to_leave() does not block: the node claims
@@ -148,6 +149,7 @@ struct hf_cluster_view {
 	char holder[HF_NODE_NAME]; /* of the lease; empty: none */
 	uint64_t renewed_ago_ns;
 	uint64_t lease_ns;      /* its length */
+	bool is_automatic;      /* cluster.automatic */
 	uint64_t lease_left_ns; /* for the active node: until it must stop */
 	size_t n_nodes;
 	struct hf_cluster_node_view nodes[HF_CLUSTER_MAX_NODES];

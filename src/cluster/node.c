@@ -15,7 +15,7 @@
 #define TAKING_LEASES  20 /* to build the service; then something hangs */
 
 struct hf_node {
-	struct hf_node_options options; /* (c) but for exports */
+	struct hf_node_options options; /* (c) but for exports and automatic */
 	char *exports;
 	enum hf_node_role role;
 	char reason[HF_NODE_REASON];
@@ -74,6 +74,16 @@ struct hf_node *hf_node_free(struct hf_node *node)
 	free(node->exports);
 	free(node);
 	return NULL;
+}
+
+void hf_node_set_automatic(struct hf_node *node, bool is_automatic)
+{
+	node->options.automatic = is_automatic;
+}
+
+bool hf_node_is_automatic(const struct hf_node *node)
+{
+	return node->options.automatic;
 }
 
 int hf_node_set_exports(struct hf_node *node, const char *text)

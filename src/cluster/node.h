@@ -113,6 +113,8 @@ void hf_node_leave(struct hf_node *node, uint64_t now);
 /* This host cannot serve clients now, because of @why; empty: it can. The active node hands over if a standby
  * is ready, and serves on if none is. */
 void hf_node_set_unfit(struct hf_node *node, const char *why, uint64_t now);
+/* From the next decision on; a takeover that has begun goes on. */
+void hf_node_set_automatic(struct hf_node *node, bool is_automatic);
 /* @text is copied; for the comparison. */
 int hf_node_set_exports(struct hf_node *node, const char *text);
 
@@ -123,6 +125,7 @@ bool hf_node_is_refused(const struct hf_node *node);    /* it cannot take part a
 /* It has the service, and does not serve it after so long a time: a disk hangs, for instance. */
 bool hf_node_is_stuck(const struct hf_node *node, uint64_t now);
 const char *hf_node_exports(const struct hf_node *node);
+bool hf_node_is_automatic(const struct hf_node *node);
 /* Until when may this node act for the service? 0: it is not its own. */
 uint64_t hf_node_lease_ends(const struct hf_node *node);
 const char *hf_node_owner(const struct hf_node *node); /* of this term */

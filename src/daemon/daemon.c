@@ -388,6 +388,8 @@ static void on_reload_changes(void *user, struct hf_config *config)
 	hf_rpc_presence_set_grace(d->presence, tls_grace(d));
 	hf_rpc_server_set_slow(d->rpc, slow_ns(d));
 	count_per_client(d);
+	if (d->cluster)
+		hf_cluster_set_automatic(d->cluster, d->config->cluster.automatic);
 }
 
 static void on_reload_ended(void *user, const struct hf_api_reload_outcome *outcome)

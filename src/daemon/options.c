@@ -198,8 +198,9 @@ const struct hf_option hf_options[] = {
 	{ "cluster", "fence", HF_OPTION_TEXT, HF_OPTION_COMMAND, "", 0, 4096, AT(cluster.fence),
 	  .help = "The command that stops another node for good. It runs with that node's name as its last "
 		  "argument, before a takeover that the node did not agree to. Exit status 0 means that the "
-		  "node cannot write any more. Empty: take over without it." },
-	{ "cluster", "automatic", HF_OPTION_BOOL, .preset = "true", AT(cluster.automatic),
+		  "node cannot write any more. Empty: take over without it. A change needs a start: the "
+		  "process that runs the command is made before the server gives up the right to make any." },
+	{ "cluster", "automatic", HF_OPTION_BOOL, .preset = "true", AT(cluster.automatic), .is_live = true,
 	  .help = "Take over when the active node is gone; false: only on the order of an operator." },
 
 	{ "tls", "certificate", HF_OPTION_PATH, .preset = "", .min = 0, .max = 1024, AT(tls.certificate),

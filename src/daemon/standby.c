@@ -156,12 +156,13 @@ static void on_tokens(void *user, const struct hf_api_tokens *tokens)
 		hf_api_set_tokens(standby->api, tokens);
 }
 
-/* For when this node serves. */
+/* For when this node serves, but for what decides whether it will. */
 static void on_reload_changes(void *user, struct hf_config *reloaded)
 {
 	struct standby *standby = user;
 
 	hf_config_take_live(standby->options->config, reloaded);
+	hf_cluster_set_automatic(standby->cluster, standby->options->config->cluster.automatic);
 }
 
 static void on_reload_ended(void *user, const struct hf_api_reload_outcome *outcome)

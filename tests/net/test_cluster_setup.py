@@ -160,6 +160,23 @@ class Setup(Takeover):
         self.addCleanup(self.reload, self.standby, EXPORT)
         self.until_mismatched(self.standby, "access=ro")
 
+    def test_automatic_is_turned_off_and_on_by_a_reload(self):
+        """On the standby, which it is for."""
+        node = self.standby
+        self.addCleanup(self.write_exports, node)
+        self.write_exports(node)
+        with open(node.config, "a", encoding="ascii") as out:
+            out.write("cluster: {automatic: false}\n")
+        before = len(node.log)
+        node.process.send_signal(signal.SIGHUP)
+        self.until(lambda: not node.cluster()["automatic"], "it knows")
+        self.assertNotIn("at the next start", node.log[before:])
+        self.active.crash()
+        lapse(2 * self.lease)  # longer than any takeover by itself
+        self.assertEqual(node.role, "standby")
+        self.reload(node, EXPORT)
+        self.until_serving(node)
+
     def test_exports_come_back_after_an_empty_list(self):
         node = self.active
         self.addCleanup(self.write_exports, node)

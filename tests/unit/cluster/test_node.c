@@ -488,6 +488,20 @@ static void test_manual_node_takes_over_only_when_told(void **state)
 	hf_node_free(node);
 }
 
+static void test_automatic_is_turned_off_and_on(void **state)
+{
+	struct hf_node_options automatic = options();
+	struct hf_node *node = make(&automatic);
+
+	look(node, row_of_b(7), T);
+	hf_node_set_automatic(node, false);
+	look(node, row_of_b(7), T + OVER);
+	assert_int_equal(next(node), HF_NODE_LOOK);
+	hf_node_set_automatic(node, true);
+	assert_int_equal(next(node), HF_NODE_CLAIM);
+	hf_node_free(node);
+}
+
 static void test_manual_node_restarts_without_an_order(void **state)
 {
 	struct hf_node_options manual = options();
@@ -872,6 +886,7 @@ int main(void)
 		cmocka_unit_test(test_active_node_hands_over_when_asked),
 		cmocka_unit_test(test_unfit_node_hands_over_and_takes_nothing),
 		cmocka_unit_test(test_manual_node_takes_over_only_when_told),
+		cmocka_unit_test(test_automatic_is_turned_off_and_on),
 		cmocka_unit_test(test_manual_node_restarts_without_an_order),
 		cmocka_unit_test(test_take_asks_an_owner_that_lives),
 		cmocka_unit_test(test_order_to_take_does_not_hold_for_ever),

@@ -51,7 +51,7 @@ static const struct {
 	{ "cluster.lease_seconds", "3", false },
 	{ "cluster.addresses", "[]", false },
 	{ "cluster.fence", "\"\"", false },
-	{ "cluster.automatic", "true", false },
+	{ "cluster.automatic", "true", true },
 	{ "tls.certificate", "\"\"", true },
 	{ "tls.key", "\"\"", true },
 	{ "tls.client_ca", "\"\"", true },
