@@ -36,8 +36,8 @@ static int ask(void *user, struct hf_bytes key, uint8_t *answer, size_t *lenp)
 	memcpy(&uid, key.data, sizeof(uid));
 	r = source->find(source->user, uid, gids, HF_IDENTITY_MAX_LISTED, &n);
 	*lenp = 0;
-	if (r < 0)
-		return r == -ENOENT ? 0 : r;
+	if (r)
+		return r == HF_GROUPS_NO_USER ? 0 : r;
 	for (size_t i = 0; i < n; i++)
 		if (gids[i] != 0)
 			gids[n_listed++] = gids[i];

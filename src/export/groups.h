@@ -18,16 +18,20 @@
 #include "base/limit.h"
 #include "vfs/identity.h"
 
+enum {                         /* answers of a source */
+	HF_GROUPS_NO_USER = 1, /* the database answers, and has no such user */
+};
+
 /* Where groups are looked up. */
 struct hf_group_source {
-	/* Blocks. 0: *np groups of the user, at most @max. -ENOENT: there is no such user. Another error: the
+	/* Blocks. 0: *np groups of the user, at most @max. HF_GROUPS_NO_USER. Any error, -ENOENT as well: the
 	 * question could not be answered now. */
 	int (*find)(void *user, uint32_t uid, uint32_t *gids, size_t max, size_t *np);
 	uint64_t (*now)(void *user); /* NULL: the system's clock */
 	void *user;
 };
 
-extern const struct hf_group_source hf_system_groups; /* getpwuid() and getgrouplist() */
+extern const struct hf_group_source hf_system_groups; /* getpwuid_r() and getgrouplist() */
 
 struct hf_groups;
 

@@ -278,6 +278,73 @@ class Groups(UsersOfThisHost):
         self.assertEqual(self.read_stat(self.a, uid=0, gid=0), nfs.OK)
 
 
+class Directory(Groups):
+    """The host asks a directory service, too (tests/nss), which has walt, and the group 6100 with walt and late; it can be away."""
+
+    services = "files hftest"
+
+    @classmethod
+    def make_daemon(cls, settings):
+        daemon = super().make_daemon(settings)
+        with open(daemon.over["/etc/nsswitch.conf"], "w", encoding="ascii") as out:
+            out.write(f"hosts: files\npasswd: {cls.services}\ngroup: {cls.services}\n")
+        with open(daemon.over["/etc/passwd"], "a", encoding="ascii") as out:
+            out.write("late:x:5003:5003::/:/bin/sh\n")
+        cls.word = os.path.join(cls.base, "directory")
+        modules = os.path.join(os.path.dirname(os.path.abspath(os.environ["HOLDFASTD"])), "tests", "nss")
+        os.stat(os.path.join(modules, "libnss_hftest.so.2"))  # it is built with the tests
+        daemon.launcher = ["env", f"LD_LIBRARY_PATH={modules}", f"HF_TEST_NSS={cls.word}"]
+        return daemon
+
+    def let_directory_say(self, *lines):
+        with open(self.word + ".new", "w", encoding="ascii") as out:
+            out.writelines(f"{line}\n" for line in lines)
+        os.rename(self.word + ".new", self.word)
+        self.addCleanup(self.let_directory_answer)
+
+    def let_directory_answer(self):
+        if os.path.exists(self.word):
+            os.unlink(self.word)
+
+    def is_repeated(self, uid, error, *, gids=()):
+        """Reads as @uid, who must get no other answer than to repeat the call, until the look-up has failed, and after that."""
+        client = self.client(self.a, uid=uid, gid=uid, gids=gids)
+        failure = f"its calls are to be repeated uid={uid} error={error}"
+
+        def read():
+            self.assertEqual(client.read(self.fh, 0, 1).stat, nfs.JUKEBOX)
+            return failure in self.daemon.log
+
+        self.until(read, failure, passes=bool)
+        self.assertEqual(client.read(self.fh, 0, 1).stat, nfs.JUKEBOX)
+        return client
+
+    def test_users_and_groups_of_a_directory(self):
+        self.belongs_to(6100)
+        self.assertEqual(self.read_stat(self.a, uid=5002, gid=5002), nfs.OK)
+        self.assertEqual(self.read_stat(self.a, uid=5000, gid=5000), nfs.ACCES)
+
+    def test_no_group_of_the_client_counts_while_the_directory_is_away(self):
+        """Whatever error it gives; ENOENT is that of libnss-ldapd and libnss-sss whose daemons are not there."""
+        self.belongs_to(6030)
+        for uid, number, error in ((7001, 2, "ENOENT"), (7002, 3, "ESRCH"), (7003, 1, "EPERM"), (7004, 9, "EBADF"), (7005, 111, "ECONNREFUSED")):
+            self.let_directory_say(f"passwd -1 {number}")
+            self.is_repeated(uid, error, gids=(6030,))
+        lock = self.lock_of(self.a, 0, 10)
+        cred = auth_sys(self.a.name, 7001, 7001, (6030,))
+        res = exchange(self.a.caller("tcp"), call_message(nlm.PROGRAM, 4, nlm.LOCK, lock.args(nlm.LOCK), cred=cred))
+        self.assertEqual(nlm.res_of(nlm.LOCK, res).stat, nlm.S_GRACE)
+
+    def test_no_user_acts_without_groups_that_could_not_be_looked_up(self):
+        """The database of users answers, that of groups does not."""
+        self.belongs_to(6100)
+        self.let_directory_say("groups -1 2", "group -1 2")
+        client = self.is_repeated(5003, "ENOENT")
+        self.let_directory_answer()
+        self.until(lambda: client.read(self.fh, 0, 1), "it is answered", passes=lambda answer: answer.stat != nfs.JUKEBOX)
+        self.assertEqual(client.read(self.fh, 0, 1).stat, nfs.OK)
+
+
 class FewGroups(Groups):
     """Without it, those that the client names count, and no others."""
 

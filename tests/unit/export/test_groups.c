@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <nss.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -36,9 +38,9 @@ static void set_slow(bool slow)
 static int find(void *user, uint32_t uid, uint32_t *gids, size_t max, size_t *np)
 {
 	if (uid == STRANGER)
-		return -ENOENT;
+		return HF_GROUPS_NO_USER;
 	if (uid == BROKEN)
-		return -EIO;
+		return -ENOENT;
 	pthread_mutex_lock(&lock);
 	while (uid >= SLOW && is_slow)
 		pthread_cond_wait(&changed, &lock);
@@ -161,15 +163,141 @@ static void test_identities(void **state)
 	close_exports(NULL);
 }
 
-/* The host's own database: root is in it, and this number hardly is. */
+/* The host's own database */
+
+#define WALT   5002 /* of the directory service in tests/nss */
+#define NO_UID 4000000123
+
+/* What the directory service says from now on, in lines; NULL: what it has. */
+static void let_directory_say(const char *lines)
+{
+	const char *path = getenv("HF_TEST_NSS");
+	FILE *file;
+
+	unlink(path);
+	if (!lines)
+		return;
+	file = fopen(path, "we");
+	assert_non_null(file);
+	fputs(lines, file);
+	fclose(file);
+}
+
+static int open_directory(void **state)
+{
+	char path[] = "/tmp/hf-groups-XXXXXX";
+	int fd = mkstemp(path);
+
+	assert_true(fd >= 0);
+	close(fd);
+	setenv("HF_TEST_NSS", path, 1);
+	let_directory_say(NULL);
+	return 0;
+}
+
+static int close_directory(void **state)
+{
+	let_directory_say(NULL);
+	return 0;
+}
+
+/* Which services are asked, as in nsswitch.conf; for this process. */
+static void ask_services(const char *services)
+{
+	assert_int_equal(__nss_configure_lookup("passwd", services), 0);
+	assert_int_equal(__nss_configure_lookup("group", services), 0);
+}
+
+static int find_system(uint32_t uid, size_t max, uint32_t *gids, size_t *np)
+{
+	*np = 0;
+	return hf_system_groups.find(NULL, uid, gids, max, np);
+}
+
+static int ask_system(uint32_t uid)
+{
+	uint32_t gids[HF_IDENTITY_MAX_LISTED];
+	size_t n;
+
+	return find_system(uid, HF_IDENTITY_MAX_LISTED, gids, &n);
+}
+
+/* As the host has it: root is in it, and this number hardly is. */
 static void test_system(void **state)
 {
 	uint32_t gids[HF_IDENTITY_MAX_LISTED];
-	size_t n = 0;
+	size_t n;
 
-	assert_int_equal(hf_system_groups.find(NULL, 0, gids, HF_IDENTITY_MAX_LISTED, &n), 0);
+	assert_int_equal(find_system(0, HF_IDENTITY_MAX_LISTED, gids, &n), 0);
 	assert_true(n >= 1 && gids[0] == 0);
-	assert_int_equal(hf_system_groups.find(NULL, 4000000123, gids, HF_IDENTITY_MAX_LISTED, &n), -ENOENT);
+	assert_int_equal(ask_system(NO_UID), HF_GROUPS_NO_USER);
+}
+
+static void test_directory(void **state)
+{
+	uint32_t gids[HF_IDENTITY_MAX_LISTED];
+	size_t n;
+
+	ask_services("files hftest");
+	assert_int_equal(find_system(WALT, HF_IDENTITY_MAX_LISTED, gids, &n), 0);
+	assert_true(n == 2 && gids[0] == WALT && gids[1] == 6100);
+	assert_int_equal(find_system(WALT, 1, gids, &n), 0);
+	assert_true(n == 1 && gids[0] == WALT); /* of more than fit, the first */
+	assert_int_equal(ask_system(NO_UID), HF_GROUPS_NO_USER);
+}
+
+/* No error of a service that is away says that there is no such user. */
+static void test_directory_is_away(void **state)
+{
+	static const struct {
+		const char *says;
+		int answer;
+	} cases[] = {
+		{ "passwd -1 2\n", -ENOENT }, /* UNAVAIL, as of libnss-ldapd and libnss-sss without their
+						 daemons */
+		{ "passwd -1 3\n", -ESRCH },   { "passwd -1 9\n", -EBADF },
+		{ "passwd -1 1\n", -EPERM },   { "passwd -1 111\n", -ECONNREFUSED },
+		{ "passwd -1 -1\n", -EIO },    { "passwd -2 11\n", -EAGAIN }, /* TRYAGAIN */
+		{ "passwd -2 2\n", -ENOENT },  { "passwd -2 -1\n", -EIO },
+		{ "passwd -2 34\n", -ERANGE }, /* no buffer is large enough */
+	};
+
+	ask_services("files hftest");
+	for (size_t i = 0; i < HF_ARRAY_SIZE(cases); i++) {
+		let_directory_say(cases[i].says);
+		assert_int_equal(ask_system(NO_UID), cases[i].answer);
+		assert_int_equal(ask_system(WALT), cases[i].answer);
+		assert_int_equal(ask_system(0), 0); /* /etc/passwd has it */
+	}
+	let_directory_say("passwd 0 2\n"); /* NOTFOUND, whatever errno says */
+	assert_int_equal(ask_system(NO_UID), HF_GROUPS_NO_USER);
+	ask_services("hf_no_such_service");
+	assert_int_equal(ask_system(0), -EIO);
+}
+
+/* getgrouplist() says nothing of it: a list would lack groups. */
+static void test_directory_is_away_for_groups(void **state)
+{
+	ask_services("files hftest");
+	let_directory_say("groups -1 2\ngroup -1 2\n");
+	assert_int_equal(ask_system(WALT), -ENOENT);
+	assert_int_equal(ask_system(0), -ENOENT);
+	let_directory_say("groups -2 11\ngroup -2 11\n");
+	assert_int_equal(ask_system(WALT), -EAGAIN);
+	let_directory_say(NULL);
+	assert_int_equal(ask_system(WALT), 0);
+}
+
+/* nsswitch.conf(5) can end the search at a service that is away; otherwise the next one counts. */
+static void test_directory_is_not_the_last_service(void **state)
+{
+	ask_services("hftest [UNAVAIL=return TRYAGAIN=return] files");
+	assert_int_equal(ask_system(NO_UID), HF_GROUPS_NO_USER);
+	let_directory_say("passwd -1 2\n");
+	assert_int_equal(ask_system(NO_UID), -ENOENT);
+	assert_int_equal(ask_system(0), -ENOENT);
+	ask_services("hftest files");
+	assert_int_equal(ask_system(NO_UID), HF_GROUPS_NO_USER);
 }
 
 int main(void)
@@ -178,7 +306,13 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_lists, set_up, tear_down),
 		cmocka_unit_test_setup_teardown(test_without_room_the_call_is_repeated, set_up, tear_down),
 		cmocka_unit_test(test_identities),
-		cmocka_unit_test(test_system),
+		cmocka_unit_test_setup_teardown(test_system, open_directory, close_directory),
+		cmocka_unit_test_setup_teardown(test_directory, open_directory, close_directory),
+		cmocka_unit_test_setup_teardown(test_directory_is_away, open_directory, close_directory),
+		cmocka_unit_test_setup_teardown(test_directory_is_away_for_groups, open_directory,
+						close_directory),
+		cmocka_unit_test_setup_teardown(test_directory_is_not_the_last_service, open_directory,
+						close_directory),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
