@@ -66,9 +66,9 @@ const struct hf_option hf_options[] = {
 	  .help = "The number of workers for file I/O; 0: one for each core." },
 	{ "server", "manage_gids", HF_OPTION_BOOL, .preset = "false", AT(server.manage_gids), .is_live = true,
 	  .help = "Look up the groups of each caller on this host, in place of those that the client names "
-		  "beside its gid: a call has room for 16. The client's count for users that this host "
-		  "does not know. If a look-up fails, calls of the user are to be repeated until it "
-		  "succeeds. Group 0 is never looked up." },
+		  "beside its gid: a call has room for 16. Users that this host does not know have none. "
+		  "If a look-up fails, calls of the user are to be repeated until it succeeds. Group 0 "
+		  "is never looked up." },
 
 	{ "exports", "path", HF_OPTION_PATH, .preset = "", .min = 1, .max = 1024, EXPORT_AT(path),
 	  .is_live = true, .help = "The directory to export, which must exist; required." },

@@ -322,7 +322,7 @@ int hf_exports_identify(struct hf_exports *exports, const struct hf_export_rule 
 	if (HF_LIKELY(!groups) || !given || given->uid == 0 || rule->squash == HF_SQUASH_ALL)
 		return 0;
 	r = find_groups(exports, groups, given->uid, may_wait, &list);
-	if (r == 0 && list) {
+	if (r == 0) {
 		identityp->n_gids = 0;
 		identityp->list = list;
 		identityp->list_id = list->id;

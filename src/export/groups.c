@@ -19,7 +19,7 @@
 #define RETRY_NS    (10 * HF_NS_PER_S)
 
 struct hf_groups {
-	struct hf_lookups *users; /* by uid: group ids; an empty answer: no such user */
+	struct hf_lookups *users; /* by uid: group ids; an empty answer: no such user, and no groups */
 	struct hf_siphash_key key;
 };
 
@@ -60,21 +60,21 @@ static void report(void *user, struct hf_bytes key, int error)
 
 struct copying {
 	const struct hf_groups *groups;
-	const struct hf_group_list *list; /* NULL: no such user */
+	const struct hf_group_list *list;
 };
 
 static bool copy(void *user, struct hf_bytes answer)
 {
 	static _Thread_local struct hf_group_list list;
 	struct copying *copying = user;
+	bool is_user = answer.len >= HEAD;
 
-	if (answer.len < HEAD)
-		return false; /* there is no such user */
-	list.n = (uint32_t)((answer.len - HEAD) / sizeof(list.gids[0]));
-	memcpy(list.gids, answer.data + HEAD, answer.len - HEAD);
+	list.n = is_user ? (uint32_t)((answer.len - HEAD) / sizeof(list.gids[0])) : 0;
+	if (is_user)
+		memcpy(list.gids, answer.data + HEAD, answer.len - HEAD);
 	list.id = hf_siphash(&copying->groups->key, answer.data, answer.len) | 1;
 	copying->list = &list;
-	return true;
+	return is_user;
 }
 
 int hf_groups_find(struct hf_groups *groups, uint32_t uid, const struct hf_group_list **listp)

@@ -2,12 +2,12 @@
  * The groups of a user as this host knows them. AUTH_SYS has room for 16; a user
  * who is in more has rights by all of them only if the server looks them up.
  *
- * Look-ups are asked and remembered as in lookups.h. If there is no such user
- * here, the groups that the client names count, and no others. The gid of a call
- * stays the client's, as with the kernel's server. If the look-up fails, or there
- * is no room for it, the call must be repeated: neither an outage of the database
- * nor a flood of users must make the client's groups count. Group 0 is never among
- * those that are looked up.
+ * Look-ups are asked and remembered as in lookups.h. The groups that the client
+ * names never count: if there is no such user here, the user has none, since an
+ * outage of the database can look like that. The gid of a call stays the client's.
+ * Both are so with the kernel's server. If the look-up fails, or there is no room
+ * for it, the call must be repeated. Group 0 is never among those that are looked
+ * up.
  */
 #pragma once
 
@@ -41,8 +41,8 @@ struct hf_groups *hf_groups_free(struct hf_groups *groups);
 
 HF_DEFINE_CLEANUP(struct hf_groups *, hf_groups_free)
 
-/* 0: *listp has the groups; it belongs to this thread, until its next call. NULL: those count that the client
- * names. -EAGAIN: they are being looked up, or will be, or that failed. Does not block. */
+/* 0: *listp has the groups; it belongs to this thread, until its next call. -EAGAIN: they are being looked
+ * up, or will be, or that failed. Does not block. */
 int hf_groups_find(struct hf_groups *groups, uint32_t uid, const struct hf_group_list **listp);
 /* On a thread that may wait: until they have been looked up; at most @ns. */
 void hf_groups_show_limits(struct hf_groups *groups, struct hf_limit_use uses[HF_N_LIMITS]);

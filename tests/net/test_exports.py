@@ -268,9 +268,10 @@ class Groups(UsersOfThisHost):
         self.assertEqual(self.read_stat(self.a, uid=5001, gid=6031), nfs.ACCES)
 
     def test_a_user_that_is_not_known_here(self):
+        """As with the kernel's server: only the group of the call."""
         self.belongs_to(6030)
-        self.assertEqual(self.read_stat(self.a, uid=7777, gid=7777, gids=(6030,)), nfs.OK)
-        self.assertEqual(self.read_stat(self.a, uid=7777, gid=7777, gids=(6031,)), nfs.ACCES)
+        self.assertEqual(self.read_stat(self.a, uid=7777, gid=7777, gids=(6030,)), nfs.ACCES)
+        self.assertEqual(self.read_stat(self.a, uid=7777, gid=6030, gids=(7777,)), nfs.OK)
 
     def test_group_0_is_never_looked_up(self):
         self.belongs_to(0)
@@ -345,10 +346,34 @@ class Directory(Groups):
         self.assertEqual(client.read(self.fh, 0, 1).stat, nfs.OK)
 
 
+class HiddenDirectory(Directory):
+    """Another service follows the directory in nsswitch.conf: the C library does not tell that the directory is away."""
+
+    services = "hftest files"
+
+    def test_no_group_of_the_client_counts_while_the_directory_is_away(self):
+        self.belongs_to(6030)
+        self.let_directory_say("passwd -1 2")
+        self.assertEqual(self.read_stat(self.a, uid=7001, gid=7001, gids=(6030,)), nfs.ACCES)
+
+    test_no_user_acts_without_groups_that_could_not_be_looked_up = None  # it is not so here: StoppingDirectory
+
+
+class StoppingDirectory(Directory):
+    """The search ends at a directory that is away."""
+
+    services = "hftest [UNAVAIL=return TRYAGAIN=return] files"
+
+
 class FewGroups(Groups):
     """Without it, those that the client names count, and no others."""
 
     settings = ("server.manage_gids=false",)
+
+    def test_a_user_that_is_not_known_here(self):
+        self.belongs_to(6030)
+        self.assertEqual(self.read_stat(self.a, uid=7777, gid=7777, gids=(6030,)), nfs.OK)
+        self.assertEqual(self.read_stat(self.a, uid=7777, gid=7777, gids=(6031,)), nfs.ACCES)
 
     def test_a_user_of_many_groups(self):
         gids = tuple(range(6000, 6016))
