@@ -45,9 +45,9 @@ struct cli {
 	bool is_insecure;       /* --insecure: any certificate will do */
 	bool is_json;
 	bool is_yes;
-	bool no_wait; /* --no-wait: an order to the cluster does not wait for its result */
+	bool no_wait;    /* --no-wait: an order to the cluster does not wait for its result */
 	bool is_patient; /* the answer comes when the order is carried out, however long that takes */
-	bool is_once; /* --once: top prints one reading and ends */
+	bool is_once;    /* --once: top prints one reading and ends */
 	bool has_colour;
 	const char *share; /* filters */
 	const char *client;

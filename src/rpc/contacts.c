@@ -21,7 +21,7 @@ struct hf_contacts {
 	struct hf_siphash_key key;
 	size_t max;
 	struct hf_hashtable by_addr;
-	struct hf_list by_time;   /* by the contact, the oldest first */
+	struct hf_list by_time; /* by the contact, the oldest first */
 	uint64_t n_forgotten;
 	uint64_t forgotten;       /* the latest contact of an address that is not remembered any more */
 	uint64_t forgotten_heard; /* the latest time at which one of these was heard */

@@ -414,7 +414,8 @@ static void do_one(struct mix *mix)
 
 int main(int argc, char **argv)
 {
-	static struct mix mix; /* reachable when leaks are looked for, and with it the contexts that libnfs gave up */
+	static struct mix
+		mix; /* reachable when leaks are looked for, and with it the contexts that libnfs gave up */
 	unsigned long n;
 
 	if (argc != 6) {
