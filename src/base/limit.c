@@ -16,8 +16,7 @@ const struct hf_limit_row hf_limits[HF_N_LIMITS] = {
 				 "Lists of the port mapper and of MOUNT to other hosts over UDP" },
 	[HF_LIMIT_TLS_IDENTITIES] = { "tls_identities",
 				      "Identities that had a TLS connection and have none now" },
-	[HF_LIMIT_CONTACTS] = { "contacts", "Addresses whose last contact is remembered "
-					    "(recovery.release_silent_seconds)" },
+	[HF_LIMIT_CONTACTS] = { "contacts", "Addresses whose last contact is remembered", .is_cache = true },
 	[HF_LIMIT_CACHED_REPLIES] = { "cached_replies", "Replies that are cached for repeated calls",
 				      .is_cache = true },
 	[HF_LIMIT_WAITERS_PER_CLIENT] = { "waiters_per_client", "Waiters of one client" },

@@ -75,7 +75,7 @@ class Mounts(Files):
         with self.b.namespace, nfs.Client(2049, remote=self.b.server, local=self.b.address) as client:
             self.assertEqual(client.getattr(self.fh).stat, nfs.OK)
         self.await_limit("usage_pairs", lambda l: l["used"] and (l["max"], l["refused"], l["is_cache"]) == (4096, 0, True))
-        self.await_limit("contacts", lambda l: l["used"] and (l["max"], l["refused"], l["is_cache"]) == (65536, 0, False))
+        self.await_limit("contacts", lambda l: l["used"] and (l["max"], l["refused"], l["is_cache"]) == (65536, 0, True))
 
 
 class Names(Files):
