@@ -83,8 +83,9 @@ class Cluster:
         return (done.stdout if done.returncode == 0 else done.stderr).strip()
 
     def signal(self, number):
-        """To all its processes. It stands still first: a child that it forked meanwhile would be left out. One that a connection
-        has just begun outlives a killed server until its client has said who it is, and keeps the next server out."""
+        """To all its processes. It stands still first: a child that it forked meanwhile would be left out. That child outlives
+        the killed server, waiting for its client's first words or for a lock that a killed child held, and keeps the next
+        server out."""
         self._send(self.server.pid, signal.SIGSTOP)
         children = subprocess.run(["pgrep", "-P", str(self.server.pid)], check=False, capture_output=True).stdout
         for pid in (*map(int, children.split()), self.server.pid):
