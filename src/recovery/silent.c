@@ -28,7 +28,8 @@
  * the way of a waiter it finds one; it finds the next one when that one is gone.
  *
  * What operators see is the time since the client was heard, with or without this setting
- * (hf_recovery_silence_ns()). Nothing is released by it, so an open connection is no sign of
+ * (hf_recovery_silence_ns()). The server releases nothing by it, though an operator may (holdfast
+ * release --silent-for). An open connection is no sign of
  * life there: a host that is gone may leave one behind.
  */
 #include <stdlib.h>

@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 import nlm
 from commandline import FAILED, NOT_FOUND, USAGE, CliPlay
 from exported import Exported, nfs
+from fakehost import FakeHost
 from play import main
 from rest import Events
 from rpc import TcpCaller, UdpCaller, auth_sys, call_message, exchange
@@ -405,6 +406,25 @@ class SignsOfLife(Exported, CliPlay):
         self.a.unlock(self.lock_of(self.a))
         self.b.grants.wait(1)
         self.until(lambda: self.silent(self.b), "b has answered", passes=lambda s: s <= time.monotonic() - began)
+
+    def test_a_grant_that_is_only_sent_is_no_sign_of_life(self):
+        """GRANTED_MSG has no reply. The server knows the port of b's lock manager from the first one."""
+        for count, script in ((1, nlm.S_GRANTED), (2, FakeHost.SILENT)):
+            self.assert_granted(self.a, self.lock_of(self.a))
+            wanted = self.lock_of(self.b, block=True)
+            cred = auth_sys(self.b.name)
+            asks = call_message(nlm.PROGRAM, 4, nlm.LOCK_MSG, wanted.args(nlm.LOCK_MSG), cred=cred)
+            self.b.caller("udp").send(asks)
+            self.b.answers.wait(count)
+            if script == FakeHost.SILENT:
+                self.b.script = script
+                self.pass_time()
+            self.a.unlock(self.lock_of(self.a))
+            self.b.grants.wait(count)
+            if script == nlm.S_GRANTED:
+                self.b.unlock(self.lock_of(self.b))
+        self.assertTrue(all(heard.is_msg for heard in self.b.grants.matching()))
+        self.assertGreater(self.silent(self.b), self.TIME)
 
     def test_only_a_client_in_the_way_of_another_one_is_in_the_way(self):
         self.assertEqual(self.rest.metrics()[self.IN_THE_WAY], 0, "no client waits")

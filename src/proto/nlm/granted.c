@@ -231,7 +231,7 @@ static void on_told(void *user, const struct hf_rpc_result *result)
 	grant->n_sent += result->n_sent;
 	if (grant->ending)
 		return;
-	if (result->outcome == HF_RPC_OUTCOME_OK)
+	if (result->outcome == HF_RPC_OUTCOME_OK && !grant->by_msg) /* GRANTED_MSG has only been sent */
 		grant->client->answered_at = now;
 	if (result->outcome == HF_RPC_OUTCOME_OK && grant->by_msg) {
 		grant->by_msg = false; /* for the next try, if GRANTED_RES does not come by then */
