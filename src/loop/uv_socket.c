@@ -34,7 +34,8 @@ static const struct keepalive keepalive_of_linux = { .idle_s = 7200, .interval_s
 #define KEEPALIVE_MAX 127 /* the most that the kernel takes */
 /* Its questions are for an answer. They never end the connection. */
 static const struct keepalive keepalive_of_probe = { .idle_s = 1, .interval_s = 1, .n = KEEPALIVE_MAX };
-#define KEEPALIVE_N 3 /* if bind->keepalive_s */
+#define KEEPALIVE_N       3    /* if bind->keepalive_s */
+#define KEEPALIVE_UNKNOWN (-1) /* it waited to be accepted while its listener's changed */
 
 /* Well-known services are below 512; rpc.statd and similar programs choose from here, too. */
 #define RESERVED_FIRST 600
@@ -45,7 +46,9 @@ struct uv_socket {
 	uv_poll_t *poll; /* NULL until first watched; libuv frees it later */
 	int fd;
 	int family;
-	int keepalive_s; /* of the listener, also in what it accepted; 0: as Linux has it */
+	int keepalive_s; /* of the listener, also in what it accepted; 0: as Linux has it; KEEPALIVE_UNKNOWN
+			  */
+	bool has_other_keepalive; /* a listener: what waits to be accepted may have the one of before */
 	bool is_probed;
 };
 
@@ -153,7 +156,7 @@ static void end_at_once(int fd)
 
 static struct keepalive keepalive_of(int keepalive_s)
 {
-	if (!keepalive_s)
+	if (keepalive_s <= 0)
 		return keepalive_of_linux;
 	return (struct keepalive){ .idle_s = keepalive_s, .interval_s = keepalive_s, .n = KEEPALIVE_N };
 }
@@ -207,7 +210,8 @@ int uv_tcp_accept_from(struct hf_socket **socketp, struct hf_socket *listener, s
 		return -EAFNOSUPPORT;
 	r = wrap(socketp, listener->loop, s->family, &fd);
 	if (r == 0)
-		uv_socket_of(*socketp)->keepalive_s = s->keepalive_s;
+		uv_socket_of(*socketp)->keepalive_s =
+			s->has_other_keepalive ? KEEPALIVE_UNKNOWN : s->keepalive_s;
 	return r;
 }
 
@@ -403,7 +407,8 @@ int uv_socket_set_keepalive(struct hf_socket *socket, int keepalive_s)
 	if (s->keepalive_s == keepalive_s)
 		return 0;
 	s->keepalive_s = keepalive_s;
-	return s->is_probed ? 0 : set_keepalive(s->fd, keepalive_of(keepalive_s));
+	s->has_other_keepalive = true;
+	return s->is_probed ? 0 : set_keepalive(s->fd, keepalive_after_probe(s));
 }
 
 int uv_socket_probe(struct hf_socket *socket, bool is_on)

@@ -297,6 +297,31 @@ static void test_keepalive_is_as_before_a_probe(void **state)
 	end(fds);
 }
 
+struct change {
+	int seconds;
+	int waiting; /* a connection that waits to be accepted meanwhile */
+};
+
+static void change_behind_one(struct rig *r, void *arg)
+{
+	struct change *change = arg;
+
+	change->waiting = rig_connect(HOME, r->tcp, NULL);
+	hf_rpc_server_set_keepalive(r->server, change->seconds);
+}
+
+/* The kernel gave it the values that its listener had. */
+static void test_another_keepalive_while_one_waits(void **state)
+{
+	struct change change = { .seconds = KEEPALIVE_SHORT_S };
+
+	rig_run_on(&rig, 0, change_behind_one, &change);
+	rig_wait_connections(&rig, 1);
+	assert_int_equal(option(find_other_end(change.waiting), TCP_KEEPIDLE), change.seconds);
+	close(change.waiting);
+	rig_wait_connections(&rig, 0);
+}
+
 static void change_keepalive(struct rig *r, void *arg)
 {
 	hf_rpc_server_set_keepalive(r->server, *(const int *)arg);
@@ -398,6 +423,8 @@ int main(void)
 		cmocka_unit_test_setup_teardown(test_keepalive_is_as_before_a_probe, setup_keepalive,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_another_keepalive, setup_keepalive, teardown),
+		cmocka_unit_test_setup_teardown(test_another_keepalive_while_one_waits, setup_keepalive,
+						teardown),
 		cmocka_unit_test_setup_teardown(test_a_connection_that_is_gone_cannot_be_asked, setup,
 						teardown),
 		cmocka_unit_test_setup_teardown(test_a_cancelled_probe_says_nothing, setup, teardown),
