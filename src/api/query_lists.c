@@ -191,7 +191,8 @@ static bool is_export_wanted(const struct hf_api_request *request, uint32_t expo
 }
 
 /* The holders that block a waiter. The lock table names one at once; the others are looked for among the
- * first locks of its range, which for most files are all of them. */
+ * first locks of the file, which for most files are all of them. To begin at the waiter's range could pass
+ * over any number of locks in one step. */
 
 typedef void (*blocker_fn)(void *context, const struct hf_lock_view *lock);
 
@@ -208,7 +209,7 @@ static size_t find_blockers(const struct hf_api_request *request, const struct h
 			    blocker_fn fn, void *context)
 {
 	struct hf_locks *locks = hf_recovery_locks(request->api->options.recovery);
-	struct hf_lock_scope scope = { .file = &waiter->who, .range = &waiter->range };
+	struct hf_lock_scope scope = { .file = &waiter->who };
 	struct hf_lock_cursor cursor = { 0 };
 	struct hf_lock_view lock;
 	size_t n = 0;
