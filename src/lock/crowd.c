@@ -5,7 +5,7 @@
  * with 16 to 31, and so on. So a file moves only when its size passes a power of two, and a change of a small
  * file moves nothing. The answer visits the largest files first, and stops when no further file can have
  * more, or after MAX_VISITS files. It is exact unless so many files are larger than the one that it looks
- * for. A file near any limit is always among the first.
+ * for. A file near a limit is among the first, unless thousands of files are about as large.
  */
 #include "lock/internal.h"
 
