@@ -378,6 +378,11 @@ static void fake_drop_unsent(struct hf_socket *socket)
 {
 }
 
+static int fake_set_keepalive(struct hf_socket *socket, int keepalive_s)
+{
+	return 0;
+}
+
 static int fake_error(struct hf_socket *socket)
 {
 	return fake_socket_of(socket)->end.is_reset ? -ECONNRESET : 0;
@@ -691,6 +696,7 @@ static const struct hf_loop_ops fake_ops = {
 	.write = fake_write,
 	.error = fake_error,
 	.drop_unsent = fake_drop_unsent,
+	.set_keepalive = fake_set_keepalive,
 	.receive = fake_receive,
 	.send = fake_send,
 	.local = fake_local,
