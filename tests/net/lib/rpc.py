@@ -341,8 +341,14 @@ class Service:
             self.stage.forget(sock)
             return
         buffer += data
+
+        def respond(reply):
+            try:
+                sock.sendall(record(reply))
+            except ConnectionError:
+                pass  # the caller has given the call up
+
         for message in split_records(buffer):
-            respond = lambda reply: sock.sendall(record(reply))
             self.handler(Call(message, "tcp", peer, sock.getsockname(), respond))
 
     def _on_datagram(self, sock):
