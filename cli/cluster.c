@@ -149,13 +149,23 @@ static json_int_t epoch_of(const json_t *cluster)
 	return json_integer_value(json_object_get(cluster, "epoch"));
 }
 
-/* Each takeover has an epoch of its own. The report of the one before may come later than the order. */
+/* The node that was active at the order. */
+static const char *holder_of(const json_t *before)
+{
+	const char *holder = cli_text(json_object_get(before, "lease"), "holder");
+
+	return holder ? holder : "";
+}
+
+/* Each takeover has an epoch of its own. This node may learn of the takeover before, its epoch and its
+ * report, later than it got the order: that one made the node active that was so at the order. */
 static bool is_new(const json_t *before, const json_t *after)
 {
 	const json_t *takeover = json_object_get(after, "last_takeover");
 
 	return epoch_of(after) > epoch_of(before) && json_is_object(takeover) &&
-	       !json_equal(takeover, json_object_get(before, "last_takeover"));
+	       !json_equal(takeover, json_object_get(before, "last_takeover")) &&
+	       !cli_text_is(takeover, "to", holder_of(before));
 }
 
 /* A node that takes the service knows itself when it serves. A node that hands it over sees the takeover. */

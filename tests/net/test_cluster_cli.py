@@ -186,6 +186,21 @@ class Orders(ClusterPlay):
         self.changes(mine, late, late, {**late, "role": "active"}, taken)
         self.assertIn("The service moved from b to a in 3.91 s", self.run_cli("cluster", "take").stdout)
 
+    def test_the_takeover_before_may_be_learnt_of_after_the_order_to_take(self):
+        self.be_standby()
+        self.api.set("POST", "/api/v1/cluster/take", 202, ACCEPTED)
+        self.api.set("GET", "/readyz", 200, {"status": "ok"})
+        late = {**self.cluster, "epoch": 8, "last_takeover": {**TAKEOVER, "at": "2027-01-15T08:59:59.000Z", "from": "a", "to": "b"}}
+        taken = {**late, "epoch": 9, "role": "active", "last_takeover": {**TAKEOVER, "at": "2027-01-15T09:00:01.000Z"}}
+        self.changes(late, taken)
+        self.assertIn("The service moved from b to a in 3.91 s", self.run_cli("cluster", "take").stdout)
+
+    def test_the_report_before_may_come_after_the_move(self):
+        self.cluster["last_takeover"] = None
+        self.api.set("POST", "/api/v1/cluster/move", 202, ACCEPTED)
+        self.changes({**self.moved(), "last_takeover": TAKEOVER}, self.moved())
+        self.assertIn("The service moved from a to b in 0.31 s", self.run_cli("cluster", "move").stdout)
+
     def test_another_node_was_faster(self):
         self.be_standby()
         self.api.set("POST", "/api/v1/cluster/take", 202, ACCEPTED)
