@@ -28,7 +28,7 @@
  *	nsm:monname:{name}:{id}  empty: an index
  *	lock:{8 bytes of id}     body of a lock record; the id is big-endian, so keys sort by it; in the
  *	                         database "locks", where new locks go to the end and fill their pages
- *	reservation:{8 bytes of id}    body of a reservation's record
+ *	share:{8 bytes of id}    body of a reservation's record
  *	waiter:{8 bytes of id}   body of a waiter's record
  *
  * A key longer than LMDB's limit is cut and ends in a checksum of itself.
