@@ -1,7 +1,7 @@
 /*
  * A store whose server is stopped: check it, write it as JSON, copy it to another
- * backend, give a database the tables of an older version. A running server has its
- * store locked, and the command fails.
+ * backend, give it the tables or the format of an older version. A running server has
+ * its store locked, and the command fails.
  */
 #include <errno.h>
 #include <grp.h>
@@ -593,21 +593,36 @@ static int run_copy(struct cli *cli, const char *from_text, const char *to_text)
 	return r < 0 ? CLI_FAILED : CLI_OK;
 }
 
-static int run_downgrade(const char *store, const char *text)
+static int downgrade_files(const struct cli *cli, const char *folder, int format)
+{
+	hf_cleanup(hf_offline_closep) struct hf_offline *offline = NULL;
+	int code = open_store(cli, folder, true, &offline);
+
+	if (code == CLI_OK && hf_store_downgrade_lmdb(hf_offline_store(offline), format) < 0)
+		code = CLI_FAILED;
+	return code;
+}
+
+static int run_downgrade(const struct cli *cli, const char *store, const char *text)
 {
 	char *end;
 	long version = strtol(text, &end, 10);
+	int code;
 
-	if (!is_database(store) || *end || version < 1 || version > INT_MAX) {
-		fputs("holdfast: store downgrade takes a connection string and the number of a migration\n",
+	if (!*text || *end || version < 1 || version > INT_MAX) {
+		fputs("holdfast: store downgrade takes a connection string and the number of a migration, or "
+		      "a state directory and the number of a format\n",
 		      stderr);
 		return CLI_USAGE;
 	}
 	hf_log_configure(HF_LOG_INFO, HF_LOG_AUTO);
-	if (hf_store_downgrade_postgres(store, (int)version) < 0)
-		return CLI_FAILED;
-	puts("Done. Install the older version before holdfastd starts again.");
-	return CLI_OK;
+	if (is_database(store))
+		code = hf_store_downgrade_postgres(store, (int)version) < 0 ? CLI_FAILED : CLI_OK;
+	else
+		code = downgrade_files(cli, store, (int)version);
+	if (code == CLI_OK)
+		puts("Done. Install the older version before holdfastd starts again.");
+	return code;
 }
 
 int cli_store(struct cli *cli, const char *argument)
@@ -623,7 +638,7 @@ int cli_store(struct cli *cli, const char *argument)
 	if (strcmp(order, "dump") == 0 && !cli->target)
 		return run_dump(cli, store);
 	if (strcmp(order, "downgrade") == 0 && cli->target)
-		return run_downgrade(cli->object, cli->target);
+		return run_downgrade(cli, cli->object, cli->target);
 	fputs("holdfast: store takes `check [STORE]`, `dump [STORE]`, `copy FROM TO` or `downgrade STORE "
 	      "NUMBER`\n",
 	      stderr);

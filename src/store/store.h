@@ -175,6 +175,9 @@ bool hf_store_reads_postgres(const char *text, char unknown[static HF_STORE_OPTI
  * not know is deleted. -EBUSY: a server uses the database. Logs the steps, and the reason of a failure.
  * Blocks. */
 int hf_store_downgrade_postgres(const char *conninfo, int version);
+/* The same for a store that hf_store_open_lmdb() has opened, which locks it, and for the format @format of
+ * its file. -EINVAL: the file has an earlier one. */
+int hf_store_downgrade_lmdb(struct hf_store *store, int format);
 /* Tickets that are not reached yet are lost, as if the process had been killed. */
 struct hf_store *hf_store_free(struct hf_store *store);
 

@@ -193,7 +193,21 @@ class StoreTool(Tool):
             self.start()
         for words in ((), ("0",), ("x",)):
             self.run_tool(*back, *words, code=USAGE)
-        self.run_tool("store", "downgrade", self.folder, "1", code=USAGE)
+
+    def test_back_to_the_format_of_an_older_version(self):
+        back = ("store", "downgrade", self.folder)
+        self.assertIn("stop holdfastd first", self.run_tool(*back, "1", code=FAILED).stderr)
+        for words in ((), ("0",), ("x",), ("",)):
+            self.run_tool(*back, *words, code=USAGE)
+        self.run_tool("store", "downgrade", "/no/such/folder", "1", code=FAILED)
+        self.facts()
+        self.daemon.stop()
+        try:
+            before = self.run_tool("store", "dump").stdout
+            self.assertIn("format=1 clients_changed=0", self.run_tool(*back, "1").stderr)
+            self.assertEqual(self.run_tool("store", "dump").stdout, before)
+        finally:
+            self.start()
 
     def test_two_owners_of_the_same_bytes_are_a_fault(self):
         if not cluster.programs():

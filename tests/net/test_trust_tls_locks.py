@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 import nlm
 import nsm
 import tls
-from commandline import CliPlay
+from commandline import FAILED, CliPlay
 from forger import Forger
 from play import main
 from rpc import UdpCaller, auth_sys, call_message, exchange
@@ -740,7 +740,7 @@ class WithoutCertificates(TlsLocks):
         self.until(lambda: self.n_locks(self.a), "the notice is believed", passes=lambda n: n == 0)
 
 
-class Restarts(TlsLocks):
+class Restarts(TlsLocks, CliPlay):
     """The server is killed: what it knew of its clients' certificates is stored."""
 
     settings = (*TlsLocks.settings, "store.backend=lmdb", "recovery.grace=auto", "recovery.window_seconds=120")
@@ -787,6 +787,26 @@ class Restarts(TlsLocks):
         self.crash()
         self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
         self.assertEqual(self.b.lock(lock.but(reclaim=True)), nlm.S_FAILED)
+
+    def test_back_to_the_format_of_an_older_version(self):
+        """The lock stays; the client must show its certificate again."""
+        lock = self.hold()
+        back = ("store", "downgrade", f"{self.daemon.state_dir}/state")
+        self.assertIn("stop holdfastd first", self.run_cli(*back, "1", code=FAILED).stderr)
+        self.daemon.stop()
+        for host in self.hosts:
+            host.drop_callers()
+        try:
+            self.assertIn("format=2 error=Invalid argument", self.run_cli(*back, "3", code=FAILED).stderr)
+            self.assertRegex(self.run_cli(*back, "1").stderr, r"format=1 clients_changed=[1-9]")
+            self.assertRegex(self.run_cli(*back, "1").stderr, r"format=1 clients_changed=0")
+        finally:
+            self.daemon.start()
+        self.assertEqual(self.n_locks(self.a), 1)
+        self.assertNotIn("identity", {key for key, value in self.shown(self.a).items() if value})
+        self.secured(self.alpha)
+        self.assertEqual(self.a.lock(lock.but(reclaim=True)), nlm.S_GRANTED)
+        self.assertEqual(self.shown(self.a)["identity"], "alpha.example")
 
     def test_a_notice_after_kill_9(self):
         lock = self.hold()

@@ -2,6 +2,7 @@
 #include <endian.h>
 #include <errno.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/error.h"
@@ -136,6 +137,29 @@ int hf_lmdb_put_format(struct hf_lmdb *lmdb, MDB_txn *txn, int format)
 	snprintf(text, sizeof(text), HF_LMDB_FORMAT_TEXT "%d", format);
 	hf_lmdb_key_of_text(&key, "server:format");
 	return hf_lmdb_put(lmdb, txn, &key, hf_bytes_of_str(text));
+}
+
+unsigned long hf_lmdb_format_of(struct hf_bytes value)
+{
+	struct hf_bytes prefix = hf_bytes_of_str(HF_LMDB_FORMAT_TEXT);
+	char number[16] = "";
+
+	if (value.len > prefix.len && memcmp(value.data, prefix.data, prefix.len) == 0)
+		memcpy(number, value.data + prefix.len, HF_MIN(value.len - prefix.len, sizeof(number) - 1));
+	return strtoul(number, NULL, 10);
+}
+
+int hf_lmdb_get_format(struct hf_lmdb *lmdb, MDB_txn *txn, unsigned long *formatp)
+{
+	struct hf_bytes value;
+	struct hf_lmdb_key key;
+	int r;
+
+	hf_lmdb_key_of_text(&key, "server:format");
+	r = hf_lmdb_get(lmdb, txn, &key, &value);
+	if (r == 1)
+		*formatp = hf_lmdb_format_of(value);
+	return r == 1 ? 0 : r ? r : hf_trace(-EBADMSG);
 }
 
 static int put_client(struct hf_lmdb *lmdb, MDB_txn *txn, const struct hf_record *record)

@@ -63,16 +63,6 @@ struct judgement {
 	const char *wrong;
 };
 
-static unsigned long read_version(struct hf_bytes value)
-{
-	struct hf_bytes prefix = hf_bytes_of_str(HF_LMDB_FORMAT_TEXT);
-	char number[16] = "";
-
-	if (value.len > prefix.len && memcmp(value.data, prefix.data, prefix.len) == 0)
-		memcpy(number, value.data + prefix.len, HF_MIN(value.len - prefix.len, sizeof(number) - 1));
-	return strtoul(number, NULL, 10);
-}
-
 static const char *judge_entry(void *user, struct hf_bytes key, struct hf_bytes value)
 {
 	struct judgement *judgement = user;
@@ -85,7 +75,7 @@ static const char *judge_entry(void *user, struct hf_bytes key, struct hf_bytes 
 	}
 	wrong = hf_lmdb_check_entry(key, value);
 	if (key.len == 13 && memcmp(key.data, "server:format", 13) == 0)
-		judgement->version = read_version(value);
+		judgement->version = hf_lmdb_format_of(value);
 	if (wrong && !judgement->wrong)
 		judgement->wrong = wrong;
 	/* Continue to the format entry: a newer format may mean anything else here. */

@@ -5,6 +5,7 @@
  *	work.c      commits in service: which thread writes what
  *	fold.c      segments of the journal -> LMDB
  *	load.c      gives the stored facts back, file by file
+ *	downgrade.c the way back to an older holdfastd
  *	apply.c     facts -> a transaction of LMDB, and back
  *	key.c       the key of a fact
  *	error.c     codes of LMDB -> -errno
@@ -47,7 +48,8 @@
 
 /* The newest format that this program reads. A file begins with 1, and has a later one from the first record
  * on that programs of the earlier one do not know: then these say that the file is newer, not that it is
- * damaged. 2: a client with is_secured. A further flag of a record needs a further format. */
+ * damaged. 2: a client with is_secured. A further flag of a record needs a further format, and a way
+ * back in downgrade.c. */
 #define HF_LMDB_FORMAT      2
 #define HF_LMDB_FORMAT_TEXT "holdfast store " /* its number follows */
 #define HF_LMDB_FILE        "store.mdb"
@@ -129,6 +131,8 @@ void hf_lmdb_key_of_monname(struct hf_lmdb_key *key, struct hf_bytes name, struc
 int hf_lmdb_put(struct hf_lmdb *lmdb, MDB_txn *txn, const struct hf_lmdb_key *key, struct hf_bytes value);
 int hf_lmdb_put_u64(struct hf_lmdb *lmdb, MDB_txn *txn, const char *key, uint64_t value);
 int hf_lmdb_put_format(struct hf_lmdb *lmdb, MDB_txn *txn, int format);
+int hf_lmdb_get_format(struct hf_lmdb *lmdb, MDB_txn *txn, unsigned long *formatp);
+unsigned long hf_lmdb_format_of(struct hf_bytes value); /* of the format entry; 0: it is none */
 /* 1: found; *valuep is checked and without its checksum. 0: not found. -EBADMSG. */
 int hf_lmdb_get(struct hf_lmdb *lmdb, MDB_txn *txn, const struct hf_lmdb_key *key, struct hf_bytes *valuep);
 int hf_lmdb_get_u64(struct hf_lmdb *lmdb, MDB_txn *txn, const char *key, uint64_t *valuep);
@@ -138,8 +142,11 @@ int hf_lmdb_drop_clients(struct hf_lmdb *lmdb, MDB_txn *txn);
 const char *hf_lmdb_check_entry(struct hf_bytes key, struct hf_bytes value); /* NULL: valid */
 
 /* load.c */
-int hf_lmdb_load(struct hf_store *store, enum hf_record_type type,
-		 int (*fn)(void *user, const struct hf_record *record), void *user);
+typedef int (*hf_lmdb_record_fn)(void *user, const struct hf_record *record);
+/* Visits records in the order of their keys, until @fn returns something else than 0. @fn may put the record
+ * that it visits. */
+int hf_lmdb_for_each(MDB_cursor *cursor, enum hf_record_type type, hf_lmdb_record_fn fn, void *user);
+int hf_lmdb_load(struct hf_store *store, enum hf_record_type type, hf_lmdb_record_fn fn, void *user);
 
 /* fold.c */
 /* Blocks. The loop releases the segments afterwards. */

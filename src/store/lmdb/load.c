@@ -29,8 +29,6 @@
 #define FIRST_FILES ((size_t)512)
 #define AHEAD       8 /* records to prefetch */
 
-typedef int (*load_fn)(void *user, const struct hf_record *record);
-
 /* A record in LMDB's map, which stays valid until the transaction ends. */
 struct found {
 	uint32_t file; /* number of the file */
@@ -52,8 +50,8 @@ static const char *prefix_of(enum hf_record_type type)
 	}
 }
 
-/* Visits records in the order of their keys. Opening the file has checked the checksums. */
-static int for_each(MDB_cursor *cursor, enum hf_record_type type, load_fn fn, void *user)
+/* Opening the file has checked the checksums. */
+int hf_lmdb_for_each(MDB_cursor *cursor, enum hf_record_type type, hf_lmdb_record_fn fn, void *user)
 {
 	const char *prefix = prefix_of(type);
 	size_t len = strlen(prefix);
@@ -201,7 +199,7 @@ static void sorting_deinit(struct sorting *sorting)
 	free(sorting->n_of);
 }
 
-static int give_sorted(struct sorting *sorting, load_fn fn, void *user)
+static int give_sorted(struct sorting *sorting, hf_lmdb_record_fn fn, void *user)
 {
 	struct hf_record record;
 	int r = 0;
@@ -221,7 +219,7 @@ static int give_sorted(struct sorting *sorting, load_fn fn, void *user)
 	return r;
 }
 
-static int load_locks(MDB_txn *txn, MDB_dbi dbi, MDB_cursor *cursor, load_fn fn, void *user)
+static int load_locks(MDB_txn *txn, MDB_dbi dbi, MDB_cursor *cursor, hf_lmdb_record_fn fn, void *user)
 {
 	hf_cleanup(sorting_deinit) struct sorting sorting = { 0 };
 	MDB_stat stat;
@@ -233,16 +231,17 @@ static int load_locks(MDB_txn *txn, MDB_dbi dbi, MDB_cursor *cursor, load_fn fn,
 	sorting.n_room = stat.ms_entries;
 	sorting.found = calloc(HF_MAX(sorting.n_room, 1), sizeof(*sorting.found));
 	sorting.sorted = calloc(HF_MAX(sorting.n_room, 1), sizeof(*sorting.sorted));
-	r = sorting.found && sorting.sorted ? for_each(cursor, HF_RECORD_LOCK, collect, &sorting) : -ENOMEM;
+	r = sorting.found && sorting.sorted ? hf_lmdb_for_each(cursor, HF_RECORD_LOCK, collect, &sorting)
+					    : -ENOMEM;
 	if (r == -ENOMEM)
-		return for_each(cursor, HF_RECORD_LOCK, fn, user);
+		return hf_lmdb_for_each(cursor, HF_RECORD_LOCK, fn, user);
 	if (r < 0)
 		return r;
 	sort(&sorting);
 	return give_sorted(&sorting, fn, user);
 }
 
-int hf_lmdb_load(struct hf_store *store, enum hf_record_type type, load_fn fn, void *user)
+int hf_lmdb_load(struct hf_store *store, enum hf_record_type type, hf_lmdb_record_fn fn, void *user)
 {
 	struct hf_lmdb *lmdb = hf_lmdb_of(store);
 	MDB_dbi dbi = type == HF_RECORD_LOCK ? lmdb->locks_dbi : lmdb->dbi;
@@ -256,7 +255,7 @@ int hf_lmdb_load(struct hf_store *store, enum hf_record_type type, load_fn fn, v
 	r = hf_lmdb_error(mdb_cursor_open(txn, dbi, &cursor));
 	if (r == 0) {
 		r = type == HF_RECORD_LOCK ? load_locks(txn, dbi, cursor, fn, user)
-					   : for_each(cursor, type, fn, user);
+					   : hf_lmdb_for_each(cursor, type, fn, user);
 		mdb_cursor_close(cursor);
 	}
 	mdb_txn_abort(txn);

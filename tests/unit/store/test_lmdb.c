@@ -256,6 +256,39 @@ static void test_a_record_that_is_new_raises_the_format(void **state)
 	kit_deinit(&kit);
 }
 
+/* The file as a program of format 1 would have written it; nothing else changes. */
+static void test_back_to_the_first_format(void **state)
+{
+	struct hf_record record = { .type = HF_RECORD_CLIENT };
+	struct kit kit;
+
+	kit_init(&kit, &kit_lmdb, HF_STORE_PROCESS);
+	fill(&kit);
+	kit_reopen(&kit);
+	expect_format(&kit, "holdfast store 2");
+	assert_int_equal(hf_store_downgrade_lmdb(kit.store, 3), -EINVAL);
+	expect_format(&kit, "holdfast store 2");
+	assert_int_equal(hf_store_downgrade_lmdb(kit.store, 2), 0); /* it has that */
+	kit_expect(&kit);
+	assert_int_equal(hf_store_downgrade_lmdb(kit.store, 1), 0);
+	expect_format(&kit, "holdfast store 1");
+	for (unsigned int i = 0; i < 300; i += 5) {
+		record.client = kit_client(i, i);
+		record.client.is_secured = false;
+		record.client.identity = hf_bytes_of(NULL, 0);
+		kit_facts_set(&kit.facts, &record);
+	}
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	expect_format(&kit, "holdfast store 1");
+	kit_put_client(&kit, 5, 3); /* is_secured again; its old name leaves the index */
+	kit_settle(&kit);
+	kit_reopen(&kit);
+	kit_expect(&kit);
+	expect_format(&kit, "holdfast store 2");
+	kit_deinit(&kit);
+}
+
 static void test_journals_of_others_are_refused(void **state)
 {
 	struct kit one, two;
@@ -882,6 +915,7 @@ int main(void)
 		cmocka_unit_test(test_files_of_other_machines_are_refused),
 		cmocka_unit_test(test_other_databases_are_refused),
 		cmocka_unit_test(test_a_record_that_is_new_raises_the_format),
+		cmocka_unit_test(test_back_to_the_first_format),
 		cmocka_unit_test(test_journals_of_others_are_refused),
 		cmocka_unit_test(test_the_second_daemon_is_refused),
 		cmocka_unit_test(test_keys_of_registrations),
