@@ -58,15 +58,17 @@ static void check_given_up(struct world *world, const struct host *host, struct 
 {
 	uint8_t has[MAX_FILES][N_UNITS], stored[MAX_FILES][N_UNITS];
 	const struct span *span = &call->span;
+	bool was_absent = reload_is_absent(world->server, span->file) ||
+			  reload_is_back_since(world, span->file, call->made_at);
 
 	call->is_excused |=
 		!world->server->continues && (!world->server->could_promise || !world->server->recovery ||
 					      !hf_recovery_can_promise(world->server->recovery));
+	if (was_absent)
+		return;
 	if (call->is_excused && call->kind == CALL_UNLOCK)
 		proc_set_freed(call->proc, span, true);
-	if (call->is_excused || was_dropped(world, host, call) || database_is_behind(world) ||
-	    reload_is_absent(world->server, span->file) ||
-	    reload_is_back_since(world, span->file, call->made_at))
+	if (call->is_excused || was_dropped(world, host, call) || database_is_behind(world))
 		return;
 	if (call->kind == CALL_UNSHARE) {
 		reservation_check_closed(world, call);
