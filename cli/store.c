@@ -36,8 +36,10 @@ static int become_owner(const char *folder)
 	struct stat st;
 
 	if (stat(folder, &st) < 0) {
+		int code = errno == ENOENT ? CLI_NOT_FOUND : CLI_FAILED;
+
 		fprintf(stderr, "holdfast: %s: %s\n", folder, strerror(errno));
-		return CLI_FAILED;
+		return code;
 	}
 	if (geteuid() != 0 || st.st_uid == 0)
 		return CLI_OK;

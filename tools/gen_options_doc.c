@@ -110,7 +110,11 @@ static void print_tail(void)
 	for (size_t i = 0; i < hf_n_options; i++)
 		if (hf_options[i].is_live && !hf_option_is_per_export(&hf_options[i]))
 			printf(",\n.B %s.%s", hf_options[i].section, hf_options[i].key);
-	printf("\n.PP\nA wrong file changes nothing.\n"
+	printf("\n.PP\nThe others decide what the server makes once, at its start: sockets, threads, "
+	       "processes, the "
+	       "paths of the API,\nthe connection to its database, and the names by which clients, nodes and "
+	       "stores know it.\n"
+	       ".PP\nA wrong file changes nothing.\n"
 	       ".SH ERRORS\n"
 	       "Unknown keys, wrong types and impossible values are refused before anything is opened or "
 	       "changed,\n"

@@ -15,6 +15,7 @@ import tempfile
 import unittest
 
 HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.join(HERE, "..", "..")
 sys.path[:0] = [os.path.join(HERE, "lib"), os.path.join(HERE, "..", "files")]
 
 # pylint: disable=wrong-import-position
@@ -361,6 +362,18 @@ class Import(unittest.TestCase):
     def test_sync_of_some_clients(self):
         export = self.taken("/tmp 192.0.2.7(rw,async) 192.0.2.8(ro)\n", ("stdin:1: async: ",))[0]
         self.assertEqual(export["sync"], "true")
+
+    def test_into_the_packaged_configuration(self):
+        """By the commands of the guide."""
+        with open(os.path.join(ROOT, "docs", "guide", "export.md"), encoding="utf-8") as guide:
+            command = next(line for line in guide if line.startswith("    server# sed ")).strip().removeprefix("server# ")
+        path = os.path.join(self.base, "packaged.yaml")
+        shutil.copy(os.path.join(ROOT, "contrib", "config", "holdfast.yaml"), path)
+        subprocess.run(command.replace("/etc/holdfast/holdfast.yaml", path), shell=True, check=True)
+        with open(path, "ab") as out:
+            out.write(run(f"{self.folder('data')} 192.0.2.7(rw)\n", "-").stdout)
+        with open(path, "rb") as packaged:
+            self.assertEqual([export["access"] for export in self.load(packaged.read())], ["rw"])
 
     def test_files(self):
         self.assertEqual(run("", os.path.join(self.base, "none")).returncode, 5)

@@ -199,7 +199,7 @@ class StoreTool(Tool):
         self.assertIn("stop holdfastd first", self.run_tool(*back, "1", code=FAILED).stderr)
         for words in ((), ("0",), ("x",), ("",)):
             self.run_tool(*back, *words, code=USAGE)
-        self.run_tool("store", "downgrade", "/no/such/folder", "1", code=FAILED)
+        self.run_tool("store", "downgrade", "/no/such/folder", "1", code=NOT_FOUND)
         self.facts()
         self.daemon.stop()
         try:
@@ -247,7 +247,7 @@ class StoreTool(Tool):
             self.run_tool("store", *words, code=USAGE)
         self.assertIn("there is no store in", self.run_tool("store", "check", "/var/empty" if os.path.isdir("/var/empty") else "/tmp",
                                                             code=NOT_FOUND).stderr)  # fmt: skip
-        self.run_tool("store", "check", "/no/such/folder", code=FAILED)
+        self.run_tool("store", "check", "/no/such/folder", code=NOT_FOUND)
         self.daemon.stop()
         with open(f"{self.folder}/store.mdb", "r+b") as file:
             whole = file.read()
