@@ -21,6 +21,7 @@
  * A client stays while any of these is true:
  * - it has or may reclaim a lock;
  * - it must still be told of the server's restart (is_pinned);
+ * - it has lost its connection, and the time in which it may come back runs (SMB);
  * - it has a call-back and called over TCP or from this host: it stays until it unregisters;
  * - the store does not have its registration yet, or still has its locks: after a crash of the
  *   server, locks without their client would be there.

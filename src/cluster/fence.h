@@ -1,6 +1,6 @@
 /*
- * The owner's command that makes sure that another node cannot write any more:
- * it switches its power off, takes its reservation of a disk, or the like.
+ * The operator's command that stops another node from writing: for instance, it
+ * switches that node's power off, or takes its reservation of a disk away.
  *
  * The sandbox forbids the server to start programs. So a helper process is
  * forked before the sandbox, with the rights that the server has at its start.

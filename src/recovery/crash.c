@@ -7,8 +7,8 @@
  * The registration stays. A client that was restarted will be back, and the state
  * number in the registration tells its second notice (sm-notify sends two, and
  * repeats them) from the next crash. src/client unregisters a client that holds
- * nothing after a while. A client that registered itself by SM_MON stays until it, or
- * an operator, unregisters it.
+ * nothing after a while. A client that registered itself by SM_MON stays until it or
+ * an operator unregisters it, or its place is needed (client/places.c).
  */
 #include <errno.h>
 #include <stdlib.h>

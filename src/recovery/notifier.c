@@ -14,8 +14,8 @@
  * moment is most likely unreachable: its notice becomes old, and is not counted any
  * more. So 2,000 unreachable clients delay no other; they cost memory only.
  *
- * A client that could not be told in time and has locks is marked crashed: its
- * unreclaimed locks are released, but stay reclaimable until grace ends. A client that
+ * A client that could not be told in time and has unreclaimed locks is marked crashed:
+ * they are released, but stay reclaimable until grace ends. A client that
  * has none is marked unreachable, until it is told or calls. Both stay registered while
  * they are tried again. A client that was told under some of the server's addresses, and not under all
  * (hf_client_is_reached()), is tried again, too, and loses nothing by that.

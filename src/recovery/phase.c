@@ -1,5 +1,5 @@
 /*
- * The phases of the server's life, and grace, which is three of them.
+ * The phases of a run, and grace, which is three of them.
  *
  *	            .--> open grace ------.
  *	            |                     v
@@ -9,9 +9,10 @@
  *	            |         ^-------------|---'    a simulated restart
  *	            '-----------------------'        no grace is needed
  *
- * A simulated restart also leads from open and from whole grace to the same again.
- * Every phase may lead to stopped, as if the server was killed, and to taken: another run
- * uses the store.
+ * A simulated restart also leads from open and from whole grace to the same again. An
+ * orderly stop also leads from loading and from each grace to stopping. Every phase may
+ * lead to stopped, as if the server was killed, and every phase before stopped to taken:
+ * another run uses the store.
  *
  *	loading        The store is read; no client is served. A run that starts over since
  *	               exports are gone (restart.c) loads until its state number is stored:

@@ -190,7 +190,7 @@ struct hf_store_start {
 	int32_t sm_state;    /* of this run: odd, positive */
 	bool is_first;       /* nothing was stored before */
 	bool was_clean;      /* the last run ended with hf_store_mark_clean() */
-	bool has_other_boot; /* the machine has been booted since */
+	bool has_other_boot; /* the machine has been booted since; for tests */
 	bool continues;      /* the run goes on where the last one ended: sm_state is the same */
 	bool has_all_locks;  /* the stored list of locks is complete; see hf_store_mark_complete() */
 	bool dropped_locks;  /* the stored locks could not be trusted and are deleted */

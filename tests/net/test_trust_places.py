@@ -204,6 +204,11 @@ class ManyPeers(Trust):
         args = [Out().string(f"stranger{i}").i32(2 * number + 1).bytes() for i in range(self.n_measured)]
         return self.cost([(NSM, 1, NOTIFY, one) for one in args])[0]
 
+    def lock_notice(self, procedure):
+        """By a statd of this host that speaks of another one, or by that host's end."""
+        args = [nlm.Lock(name=f"stranger{i}", state=5).args(procedure) for i in range(self.n_measured)]
+        return self.cost([(nlm.PROGRAM, 4, procedure, one) for one in args])[0]
+
     def assert_alike(self, few, many, what):
         print(f"{what}: {few * 1e6:.0f} us beside few, {many * 1e6:.0f} us beside {self.n_peers}", file=sys.stderr)
         self.assertLess(many, self.most * few + self.little)
@@ -211,9 +216,12 @@ class ManyPeers(Trust):
     def test_cost_of_a_call_beside_many_peers(self):
         few = self.watch(0, self.n_measured)
         notice = self.notice(1)
+        told, freed = self.lock_notice(nlm.SM_NOTIFY), self.lock_notice(nlm.FREE_ALL)
         self.watch(self.n_measured, self.n_peers)
         self.assert_alike(few, self.watch(self.n_measured + self.n_peers, self.n_measured), "SM_MON")
         self.assert_alike(notice, self.notice(2), "a notice that names a client")
+        self.assert_alike(told, self.lock_notice(nlm.SM_NOTIFY), "a notice to the lock manager")
+        self.assert_alike(freed, self.lock_notice(nlm.FREE_ALL), "FREE_ALL")
 
 
 class Host:

@@ -96,13 +96,11 @@ static void check(struct hf_nlm_op *op, struct hf_client *client)
 static void free_named(const struct hf_nlm_op *op)
 {
 	struct hf_nlm *nlm = op->nlm;
-	struct hf_client *client;
+	struct hf_client *client = NULL;
 
-	for (uint64_t serial = 0; (client = hf_clients_next(nlm->clients, serial)); hf_client_unref(client)) {
-		serial = client->serial;
+	while ((client = hf_clients_next_named(nlm->clients, op->args.caller, client)))
 		if (is_named(client, op->args.caller))
 			hf_recovery_client_freed(nlm->options.recovery, client, op->args.state);
-	}
 }
 
 void hf_nlm_run_free_all(struct hf_nlm_op *op)
@@ -132,27 +130,33 @@ void hf_nlm_run_free_all(struct hf_nlm_op *op)
 	hf_nlm_reply_restart(op);
 }
 
+static bool parse_address(struct hf_addr *addressp, struct hf_bytes name)
+{
+	char text[HF_ADDR_TEXT];
+
+	if (name.len >= sizeof(text))
+		return false;
+	memcpy(text, name.data, name.len);
+	text[name.len] = '\0';
+	return hf_addr_parse(addressp, text);
+}
+
 /* The name is the one that the statd was asked to watch: an address, or a caller_name. */
 static void note_reboot(const struct hf_nlm_op *op)
 {
 	struct hf_nlm *nlm = op->nlm;
 	struct hf_bytes name = op->args.caller;
-	struct hf_client *client;
+	struct hf_client *client = NULL;
 	struct hf_addr address;
-	char text[HF_ADDR_TEXT];
-	bool is_address = false;
 
-	if (name.len < sizeof(text)) {
-		memcpy(text, name.data, name.len);
-		text[name.len] = '\0';
-		is_address = hf_addr_parse(&address, text);
-	}
-	for (uint64_t serial = 0; (client = hf_clients_next(nlm->clients, serial)); hf_client_unref(client)) {
-		serial = client->serial;
-		if (is_named(client, name) || (is_address && strcmp(client->protocol, HF_NLM_PROTOCOL) == 0 &&
-					       hf_addr_same_host(&client->address, &address)))
+	while ((client = hf_clients_next_named(nlm->clients, name, client)))
+		if (is_named(client, name))
 			hf_recovery_client_rebooted(nlm->options.recovery, client, op->args.state);
-	}
+	if (!parse_address(&address, name))
+		return;
+	while ((client = hf_clients_next_at(nlm->clients, &address, client)))
+		if (strcmp(client->protocol, HF_NLM_PROTOCOL) == 0 && !is_named(client, name))
+			hf_recovery_client_rebooted(nlm->options.recovery, client, op->args.state);
 }
 
 void hf_nlm_run_sm_notify(struct hf_nlm_op *op)
