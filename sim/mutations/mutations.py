@@ -682,6 +682,8 @@ TEST_MUTATIONS = [
      "presence->is_grown |= !hf_rpc_presence_is_young(presence);", ""),
     ("a new registration hides the restart of a watched host", f"{NSM}/doubt.c",
      "return hf_nsm_is_local_watch(doubt->nsm, client) ? client->sm_state :", "return"),
+    ("a notice that was not believed is forgotten when its host is restarted again", f"{NSM}/doubt.c",
+     "hf_recovery_note_unbelieved(client, state);", ""),
     ("silence counts of a process that stood still", "src/rpc/client.c",
      "(hf_loop_stood_still(loop, &pending->mark) && pending->n_again < MAX_AGAIN);", "(pending->n_again > MAX_AGAIN);"),
     ("a reservation is reclaimed within the limits only", f"{LOCK}/reservation.c",
@@ -734,5 +736,6 @@ TESTS = {
     "a reclaim of another life is taken for that of a renamed host": "net/test_trust_identity",
     "a longer grace makes an old server young": "unit/rpc/test_presence",
     "a new registration hides the restart of a watched host": "net/test_trust_numbers",
+    "a notice that was not believed is forgotten when its host is restarted again": "net/test_trust_notices",
     "silence counts of a process that stood still": "net/test_trust_notices",
 }

@@ -235,16 +235,38 @@ static bool supersedes(const struct hf_client *client, int32_t state)
 	return known == 0 || hf_client_is_newer(state, known);
 }
 
+static void note_past(struct hf_recovery *recovery, struct hf_client *client, int32_t state, bool is_proven)
+{
+	memmove(&client->past[1], &client->past[0], sizeof(client->past) - sizeof(client->past[0]));
+	client->past[0] = (struct hf_client_past){
+		.state = state,
+		.is_proven = is_proven,
+		.until = hf_loop_now(recovery->loop) + HF_RECOVERY_NOTICE_NS,
+	};
+}
+
+void hf_recovery_note_unbelieved(struct hf_client *client, int32_t state)
+{
+	client->recovery->unbelieved_state = state;
+}
+
+/* The notice was true, and of a life between the last one and this one; or it was forged. */
+static void note_unbelieved_past(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
+{
+	int32_t unbelieved = client->recovery->unbelieved_state;
+
+	if (!unbelieved || hf_client_is_newer(unbelieved, state))
+		return;
+	client->recovery->unbelieved_state = 0;
+	if (unbelieved != state && unbelieved != client->sm_state && !find_past(recovery, client, unbelieved))
+		note_past(recovery, client, unbelieved, false);
+}
+
 static void set_state(struct hf_recovery *recovery, struct hf_client *client, int32_t state)
 {
-	if (client->sm_state && client->sm_state != state) {
-		memmove(&client->past[1], &client->past[0], sizeof(client->past) - sizeof(client->past[0]));
-		client->past[0] = (struct hf_client_past){
-			.state = client->sm_state,
-			.is_proven = client->is_state_proven,
-			.until = hf_loop_now(recovery->loop) + HF_RECOVERY_NOTICE_NS,
-		};
-	}
+	if (client->sm_state && client->sm_state != state)
+		note_past(recovery, client, client->sm_state, client->is_state_proven);
+	note_unbelieved_past(recovery, client, state);
 	if (!client->recovery->n_state_waits) {
 		client->recovery->stored_state = client->sm_state;
 		client->recovery->is_stored_state_proven = client->is_state_proven;

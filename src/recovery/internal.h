@@ -178,6 +178,7 @@ struct hf_recovery_client {
 	int32_t stored_state;          /* what the stored registration says, while n_state_waits */
 	bool is_stored_state_proven;   /* likewise */
 	int32_t told_state;            /* the server's last state number that it knows */
+	int32_t unbelieved_state;      /* of the last notice about it that was not believed */
 	struct hf_silent_case *silent; /* it may never come back */
 };
 

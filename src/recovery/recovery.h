@@ -363,6 +363,9 @@ bool hf_recovery_client_rebooted(struct hf_recovery *recovery, struct hf_client 
 bool hf_recovery_is_new_restart(struct hf_recovery *recovery, const struct hf_client *client, int32_t state);
 /* The client has, or had, that number, proven or not: a message with it may be a copy of the first one. */
 bool hf_recovery_may_be_copy(struct hf_recovery *recovery, const struct hf_client *client, int32_t state);
+/* A notice with that number was not believed. When the client has a newer number, a copy of that notice tells
+ * of no restart. */
+void hf_recovery_note_unbelieved(struct hf_client *client, int32_t state);
 /* A protocol has something to do after a reboot of the client: between the two calls the new state number is
  * not stored, so that the notice counts as a new restart if it comes again after a crash of the server. */
 void hf_recovery_delay_state(struct hf_client *client);

@@ -301,6 +301,23 @@ class Notices(Reserving, Asked):
             self.assert_cleaned_up_at_once(host, lock)
         self.assertNotIn("has not been restarted", self.log)
 
+    def test_h3_copy_of_a_notice_that_was_not_believed(self):
+        """The host was restarted once more since, and is cut off: it denies nothing."""
+        self.a.portmap_delay = 0.5
+        self.hold(self.a)
+        self.a.portmap_delay = 0
+        self.reboot(self.a, statd_is_late=True, moves=False)
+        with self.assertRaises(NoReply):
+            self.a.notify(7, reserved=True, timeout=2)
+        self.reboot(self.a)
+        lock = self.hold(self.a, state=9, reserved=True)
+        self.until(lambda: self.log.count(FREED), "the lock of the first life is gone", passes=lambda n: n == 1)
+        self.a.deaf = True
+        self.addCleanup(setattr, self.a, "deaf", False)
+        self.a.notify(7, reserved=True)
+        self.assert_held(lock, by=lock.svid)
+        self.assertEqual(self.log.count(FREED), 1)
+
     def test_h3_notice_under_another_name_of_a_host_that_was_slow_to_give_its_number(self):
         """It may have given the number of its next life. So nothing denies the notice."""
         self.a.state, self.a.portmap_delay = 7, 0.5

@@ -353,8 +353,12 @@ static void decide(struct hf_nsm_doubt *doubt, enum hf_nsm_verdict verdict)
 	while ((link = hf_list_pop_front(&askers))) {
 		struct hf_nsm_asker *asker = hf_list_entry(link, struct hf_nsm_asker, link);
 
+		enum hf_nsm_verdict its_own = verdict_for(asker, verdict, &evidence);
+
 		asker->is_said = evidence.is_said;
-		asker->fn(asker, client, verdict_for(asker, verdict, &evidence));
+		if (its_own != HF_NSM_BELIEVED && !asker->is_lock && !asker->wants_confirmation)
+			hf_recovery_note_unbelieved(client, state);
+		asker->fn(asker, client, its_own);
 		/* @asker may be freed here */
 	}
 	if (!client->doubted_state) /* else the notice waits for a proof (proof.c), and its tag stays */
