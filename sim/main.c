@@ -159,9 +159,10 @@ static void show_sum(const struct sim_counts *sum, double seconds)
 	printf("  network  %llu datagrams, %llu lost, %llu doubled\n", N(sum->datagrams), N(sum->lost),
 	       N(sum->doubled));
 	printf("  locks    %llu calls, %llu granted, %llu of them by call-back, %llu reclaimed; %llu could "
-	       "not be "
-	       "reclaimed in time\n",
-	       N(sum->calls), N(sum->granted), N(sum->callbacks), N(sum->reclaimed), N(sum->forfeits));
+	       "not be reclaimed in time; %llu call-backs were late, and came while their owner waited "
+	       "again\n",
+	       N(sum->calls), N(sum->granted), N(sum->callbacks), N(sum->reclaimed), N(sum->forfeits),
+	       N(sum->stale_grants));
 	printf("  programs %llu were killed while they asked; %llu questions about files; %llu writes took "
 	       "seconds\n",
 	       N(sum->kills), N(sum->questions), N(sum->stalls));

@@ -682,6 +682,8 @@ TEST_MUTATIONS = [
      "presence->is_grown |= !hf_rpc_presence_is_young(presence);", ""),
     ("a new registration hides the restart of a watched host", f"{NSM}/doubt.c",
      "return hf_nsm_is_local_watch(doubt->nsm, client) ? client->sm_state :", "return"),
+    ("an UNLOCK does not wait while its owner is called again", f"{NLM}/await_grant_reply.c",
+     "return is_called_again(op);", "return false && is_called_again(op);"),
     ("a notice that was not believed is forgotten when its host is restarted again", f"{NSM}/doubt.c",
      "hf_recovery_note_unbelieved(client, state);", ""),
     ("silence counts of a process that stood still", "src/rpc/client.c",
@@ -736,6 +738,7 @@ TESTS = {
     "a reclaim of another life is taken for that of a renamed host": "net/test_trust_identity",
     "a longer grace makes an old server young": "unit/rpc/test_presence",
     "a new registration hides the restart of a watched host": "net/test_trust_numbers",
+    "an UNLOCK does not wait while its owner is called again": "net/test_continue",
     "a notice that was not believed is forgotten when its host is restarted again": "net/test_trust_notices",
     "silence counts of a process that stood still": "net/test_trust_notices",
 }

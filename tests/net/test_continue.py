@@ -7,6 +7,8 @@ No client hears of the restart, no lock is reclaimed, and every waiter gets the 
 import os
 import signal
 import sys
+import threading
+import time
 from urllib.parse import quote
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -180,6 +182,42 @@ class Continuing(Base):
         again = self.b.grants.wait(2, lambda heard: heard.grant.fh == waiter.fh)[-1]
         self.assertEqual(again.grant.cookie, first.grant.cookie)
         self.assertEqual(self.c.lock(self.lock_of(self.c)), nlm.S_DENIED)
+        self.release(waiter, self.b)
+        self.assert_granted(self.c, self.lock_of(self.c))
+
+    def test_unlock_waits_while_its_owner_is_called_again(self):
+        """The client has the lock from the first call. If it could unlock and ask anew at once, the second call might come while
+        it waits for the next lock, and it would take that of another owner."""
+        lock = self.hold()
+        self.b.script = self.b.SILENT
+        waiter = self.waits(self.b)
+        self.release(lock)
+        self.b.wait_granted(waiter)
+        self.restart()
+        again = self.b.grants.wait(2, lambda heard: heard.grant.fh == waiter.fh)[-1]
+        answered = []
+
+        def answer_late():
+            answered.append(time.monotonic())
+            self.b.answer(again, nlm.S_DENIED)
+
+        timer = threading.Timer(0.5, answer_late)
+        timer.start()
+        self.addCleanup(timer.join)
+        self.release(waiter, self.b)
+        self.assertTrue(answered, "the client was still being called")
+        self.assertLess(time.monotonic() - answered[0], 1, "the answer ends the wait")
+        self.assert_granted(self.c, self.lock_of(self.c))
+
+    def test_unlock_does_not_wait_for_ever(self):
+        """The call is lost."""
+        lock = self.hold()
+        self.b.script = self.b.SILENT
+        waiter = self.waits(self.b)
+        self.release(lock)
+        self.b.wait_granted(waiter)
+        self.restart()
+        self.b.grants.wait(2, lambda heard: heard.grant.fh == waiter.fh)
         self.release(waiter, self.b)
         self.assert_granted(self.c, self.lock_of(self.c))
 

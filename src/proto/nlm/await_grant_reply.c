@@ -1,5 +1,5 @@
 /*
- * A LOCK over what was granted, while the client has not answered GRANTED.
+ * A LOCK or UNLOCK over what was granted, while the client has not answered GRANTED.
  *
  * A shared LOCK over an exclusive grant. A process that downgrades its lock as soon as it has it may be
  * quicker than its client's answer to GRANTED, which takes another path. Served at once, the lock would have
@@ -10,7 +10,13 @@
  * A reclaim. The client may have accepted the grant, and reclaims it. Or it reclaims a lock that it lost,
  * which other owners have had since, and does not wait for this grant. Its answer to GRANTED tells.
  *
- * So the LOCK waits for that answer, for a moment; then it is served as things are.
+ * An UNLOCK, while the client is called again. It had the lock from an earlier call, and the present one is
+ * on its way. If the process unlocks and asks for the same lock again, the call comes while it waits for the
+ * next one, and the client cannot tell: Linux compares owner and range, and takes the lock that another owner
+ * has by then. A server that goes on after a crash, or on another node, calls again at its start, just when
+ * its clients can unlock again. An answer shows that the client has the call behind it.
+ *
+ * So the operation waits for that answer, for a moment; then it is served as things are.
  *
  * No operation queues behind it: any other call of its owner about the file ends the wait.
  */
@@ -36,10 +42,22 @@ static void on_answered(struct hf_task *task)
 		hf_nlm_op_resume(hf_list_entry(link, struct hf_nlm_op, awaiting.answered));
 }
 
+static bool is_called_again(const struct hf_nlm_op *op)
+{
+	uint64_t id = 0;
+
+	while (hf_lock_next_grant(op->nlm->locks, &op->target, op->range, &id))
+		if (hf_nlm_is_called_again(op->nlm, id))
+			return true;
+	return false;
+}
+
 static bool must_await(const struct hf_nlm_op *op)
 {
 	const struct hf_locks *locks = op->nlm->locks;
 
+	if (op->kind->gives_up)
+		return is_called_again(op);
 	if (op->args.reclaim)
 		return hf_lock_has_grant(locks, &op->target, op->range);
 	return !op->args.exclusive && hf_lock_is_guarded(locks, &op->target, op->range);

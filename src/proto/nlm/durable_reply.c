@@ -276,11 +276,11 @@ static void store(struct hf_nlm_op *op, enum hf_nlm_stat stat, enum hf_nlm_finis
  * Batches
  *
  * With lock_durability process a lock is as durable as promised as soon as its record is in the page cache, a
- * moment after it was granted. To suspend an operation for that moment, and to resume it, costs a sixth of its
- * whole work (decision 9). So the reply is made at once, into the queue of its connection, and the connection
- * sends nothing until the store has written (rpc/delay.h): one promise for all replies of a turn. If the
- * store cannot write, the locks are released again, and the replies are changed where they are before they
- * leave. The reply to a reclaim, which must not leave then, is not batched.
+ * moment after it was granted. To suspend an operation for that moment, and to resume it, costs a sixth of
+ * its whole work (decision 9). So the reply is made at once, into the queue of its connection, and the
+ * connection sends nothing until the store has written (rpc/delay.h): one promise for all replies of a turn.
+ * If the store cannot write, the locks are released again, and the replies are changed where they are before
+ * they leave. The reply to a reclaim, which must not leave then, is not batched.
  *
  * There are two batches, since more may come while the medium is slow: one fills, as long as the store has
  * not begun with its records, and one waits. A reply that fits in neither suspends its operation.

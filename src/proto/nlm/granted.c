@@ -499,6 +499,13 @@ void hf_nlm_grants_deinit(struct hf_nlm *nlm)
 	hf_hashtable_deinit(&nlm->grants_by_cookie);
 }
 
+bool hf_nlm_is_called_again(struct hf_nlm *nlm, uint64_t id)
+{
+	const struct grant *grant = find_by_id(nlm, id);
+
+	return grant && grant->n_sent && (grant->pending || grant->was_told_by_msg);
+}
+
 static bool is_outdated(const struct grant *grant, enum hf_nlm_stat stat)
 {
 	return stat == HF_NLM_DENIED_GRACE_PERIOD && !grant->was_told_by_msg;

@@ -14,7 +14,7 @@
  *	   │     MEETING ─────────► its host has answered ────────────────────────────────────┤
  *	   │                    └─► it has not, or the owner sends another call: dropped      │
  *	   ├─ a shared LOCK meets an exclusive grant that the client has not answered,        │
- *	   │  or a reclaim meets any such grant                                               │
+ *	   │  a reclaim any such grant, or an UNLOCK one for which the client is called again │
  *	   │     AWAITING_GRANT ──► it has; or 2 s are over, or the owner sends another call ─┘
  *	   ▼
  *	served
