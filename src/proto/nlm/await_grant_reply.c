@@ -42,22 +42,10 @@ static void on_answered(struct hf_task *task)
 		hf_nlm_op_resume(hf_list_entry(link, struct hf_nlm_op, awaiting.answered));
 }
 
-static bool is_called_again(const struct hf_nlm_op *op)
-{
-	uint64_t id = 0;
-
-	while (hf_lock_next_grant(op->nlm->locks, &op->target, op->range, &id))
-		if (hf_nlm_is_called_again(op->nlm, id))
-			return true;
-	return false;
-}
-
 static bool must_await(const struct hf_nlm_op *op)
 {
 	const struct hf_locks *locks = op->nlm->locks;
 
-	if (op->kind->gives_up)
-		return is_called_again(op);
 	if (op->args.reclaim)
 		return hf_lock_has_grant(locks, &op->target, op->range);
 	return !op->args.exclusive && hf_lock_is_guarded(locks, &op->target, op->range);
@@ -65,10 +53,14 @@ static bool must_await(const struct hf_nlm_op *op)
 
 bool hf_nlm_await_grant_reply(struct hf_nlm_op *op)
 {
+	return HF_UNLIKELY(op->nlm->counts.grants_in_flight) && must_await(op) && hf_nlm_await_answer(op);
+}
+
+bool hf_nlm_await_answer(struct hf_nlm_op *op)
+{
 	struct hf_nlm *nlm = op->nlm;
 
-	if (HF_LIKELY(!nlm->counts.grants_in_flight) || op->is_impatient || !must_await(op) ||
-	    !hf_nlm_op_can_suspend(op))
+	if (op->is_impatient || !hf_nlm_op_can_suspend(op))
 		return false;
 	op = hf_nlm_op_suspend(op, HF_NLM_AWAITING_GRANT, op->kind->run);
 	if (!op)

@@ -34,6 +34,7 @@
 #include "base/log.h"
 #include "loop/timer.h"
 #include "proto/nlm/internal.h"
+#include "proto/nlm/op.h"
 #include "rpc/client.h"
 
 #define TRY_NS     (5 * HF_NS_PER_S)
@@ -499,11 +500,17 @@ void hf_nlm_grants_deinit(struct hf_nlm *nlm)
 	hf_hashtable_deinit(&nlm->grants_by_cookie);
 }
 
-bool hf_nlm_is_called_again(struct hf_nlm *nlm, uint64_t id)
+bool hf_nlm_is_called_again(const struct hf_nlm_op *op)
 {
-	const struct grant *grant = find_by_id(nlm, id);
+	const struct grant *grant;
+	uint64_t id = 0;
 
-	return grant && grant->n_sent && (grant->pending || grant->was_told_by_msg);
+	while (hf_lock_next_grant(op->nlm->locks, &op->target, op->range, &id)) {
+		grant = find_by_id(op->nlm, id);
+		if (grant && grant->n_sent && (grant->pending || grant->was_told_by_msg))
+			return true;
+	}
+	return false;
 }
 
 static bool is_outdated(const struct grant *grant, enum hf_nlm_stat stat)

@@ -172,8 +172,10 @@ HF_COLD enum hf_nlm_stat hf_nlm_meet_host(struct hf_nlm_op *op);
 /* await_grant_reply.c */
 void hf_nlm_await_init(struct hf_nlm *nlm);
 void hf_nlm_await_deinit(struct hf_nlm *nlm);
-/* True: a shared LOCK, a reclaim or an UNLOCK is suspended until the client answers the grant in its way. */
+/* True: a shared LOCK or a reclaim is suspended until the client answers the grant in its way. */
 bool hf_nlm_await_grant_reply(struct hf_nlm_op *op);
+/* True: the operation is suspended until a grant to its owner is over. */
+bool hf_nlm_await_answer(struct hf_nlm_op *op);
 /* A grant to this owner is over. */
 void hf_nlm_note_grant_reply(struct hf_nlm *nlm, const struct hf_lock_target *owner);
 
@@ -210,8 +212,8 @@ void hf_nlm_grants_init(struct hf_nlm *nlm);
 void hf_nlm_grants_deinit(struct hf_nlm *nlm);
 /* After an operation of the owner: of a lock that it has changed it is not told again. */
 void hf_nlm_call_off_changed(struct hf_nlm *nlm, const struct hf_lock_target *owner);
-/* Was the client told of this grant before, and is being called once more? */
-bool hf_nlm_is_called_again(struct hf_nlm *nlm, uint64_t id);
+/* Was the client told of a grant to this owner in this range before, and is it being called once more? */
+bool hf_nlm_is_called_again(const struct hf_nlm_op *op);
 void hf_nlm_proc_granted_res(void *service, struct hf_rpc_call *call);
 
 /* What each procedure does; each consumes the operation. */

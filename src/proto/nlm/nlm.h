@@ -9,7 +9,7 @@
  *	restart_notice.c      FREE_ALL, SM_NOTIFY
  *	durable_reply.c       replies when what the reply promises is durable; undoes what cannot be
  *	granted.c             calls a waiter back when it has its lock
- *	await_grant_reply.c   a shared LOCK or a reclaim that waits for the answer to such a call
+ *	await_grant_reply.c   a LOCK or UNLOCK that waits for the answer to such a call
  *	caller.c              which client calls, and from which port
  *	state_number.c        what the state number of a LOCK tells of its client
  *	meet_host.c           a client that may not exist waits until its host answers

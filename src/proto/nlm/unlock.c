@@ -41,7 +41,8 @@ void hf_nlm_run_unlock(struct hf_nlm_op *op)
 		stat = find_holder(op);
 	if (HF_UNLIKELY(stat == HF_NLM_LATER))
 		return;
-	if (stat == HF_NLM_GRANTED_STAT && op->target.client && hf_nlm_await_grant_reply(op))
+	if (HF_UNLIKELY(op->nlm->counts.grants_in_flight) && stat == HF_NLM_GRANTED_STAT &&
+	    op->target.client && hf_nlm_is_called_again(op) && hf_nlm_await_answer(op))
 		return;
 	if (stat == HF_NLM_GRANTED_STAT && op->target.client) {
 		/* Before the release, which serves waiters: an observer never sees two owners of one range.
