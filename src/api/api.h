@@ -13,8 +13,8 @@
  *	target.c      path and query of a request
  *	routes.c      the table of all calls, and which of them a request is
  *	request.c     one request: memory, result
- *	query.c        on the home loop's thread: copies what a request asks for,
- *	query_lists.c  a slice each turn
+ *	query.c        on the home loop's thread: copies what a request asks for
+ *	query_lists.c  the same for lists: a slice each turn
  *	revoke.c      on the loop: an operator releases single locks
  *	reload.c      on the loop: an operator has the configuration loaded again
  *	limits.c      what uses up which limit

@@ -35,7 +35,8 @@ static const struct {
 struct buffer {
 	size_t len;
 	uint64_t n_lines;
-	uint64_t n_lost; /* after these lines: once one did not fit, none does until the buffer is written */
+	uint64_t n_lost; /* after these lines: behind a line that did not fit, all are lost until the buffer
+			    is written */
 	char *text;      /* BUFFER bytes */
 };
 

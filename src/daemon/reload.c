@@ -57,7 +57,7 @@ static struct hf_call_log *call_log_of(const struct hf_reload *reload)
 	return reload->options.files ? hf_file_service_call_log(reload->options.files) : NULL;
 }
 
-/* Whether it is on does not change in a reload. */
+/* A reload turns the API neither on nor off. */
 static bool has_api(const struct hf_reload *reload)
 {
 	return reload->options.take_tokens && *reload->options.started->api.listen;

@@ -14,7 +14,7 @@
  * the name of one record, another client got the lock by the other name. Of two conflicting
  * locks the one of the later run was granted last, and stays; within one run, the one with
  * the larger id. Where one owner has both, the part of the older lock outside the later one
- * stays, too. A reservation has no run, and keeps its id when it is reclaimed. Of two that
+ * stays, too. A reservation has no epoch, and keeps its id when it is reclaimed. Of two that
  * conflict, the one with the larger id was made last, and stays.
  *
  * A run that goes on where the last one ended (recovery.after_crash) takes the same way

@@ -7,7 +7,7 @@
  * record is the next to make room.
  *
  * A connection has a link. Its loop puts it into the queue when it begins and when it ends; the
- * home loop takes it out. Both may be said at once: then only the time of the end is noted.
+ * home loop takes it out. Both may be in the queue together: then only the time of the end is noted.
  */
 #include "rpc/presence.h"
 

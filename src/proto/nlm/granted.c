@@ -13,10 +13,11 @@
  * an answer the answer may be lost. In both cases the client may rely on the lock, and the lock stays. If the
  * client does not want it, it sends CANCEL or UNLOCK.
  *
- * A client in a grace period of its own answers so. It has taken nothing, and wants to be called again. Its
- * grace uses up none of its time, and that try does not make a later DENIED doubtful. The cookie is the same
- * for all tries, so a GRANTED_RES that says so may be a copy of the answer to an earlier try. While the
- * client is asked by GRANTED, it is one, and says nothing of that try.
+ * A client in a grace period of its own answers DENIED_GRACE_PERIOD. It has taken nothing, and wants to be
+ * called again. Its grace uses up none of its time, and that try does not make a later DENIED doubtful. The
+ * cookie is the same for all tries, so a GRANTED_RES with that status may be a copy of the answer to an
+ * earlier try. One that comes while the server calls by GRANTED is such a copy, and says nothing of that
+ * call.
  *
  * The answer to a LOCK is GRANTED, which is one exchange. The answer to a LOCK_MSG is GRANTED_MSG, to which
  * the client answers with a call, GRANTED_RES, known by the server's cookie. Some systems know only one of

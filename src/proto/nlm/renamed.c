@@ -14,7 +14,7 @@
  *	- the call comes from the port that the old name called from last: a connection outlives the name, and
  *	  Linux opens the next one from the same port, while two hosts behind an address have two
  *
- * The last is not to be had for the first reclaim after the server's restart. There it is enough that the old
+ * The first reclaim after the server's restart cannot have the last of these. There it is enough that the old
  * name is still known from before and has not been heard since: the lock is not given to any other host, and
  * the old name, if it lives, still gets it.
  *

@@ -2,10 +2,10 @@
  * Did this notice, or its number, come before? A notice may arrive twice, and the second copy may
  * arrive when its sender has taken locks again. Such a copy must release nothing.
  *
- *	early      a notice that came while no registered client had that name and address, or whose client
- *	           left while it was checked, or a FREE_ALL
- *	           from an address without any client. It is remembered by (address, hash of the host's
- *	           name, number): another host makes another notice.
+ *	early      a notice that came while no registered client had that name and address, or whose
+ *	           client left while it was checked, or a FREE_ALL from an address without any client.
+ *	           It is remembered by (address, hash of the host's name, number): another host makes
+ *	           another notice.
  *	departed   a number that a client certainly had, and the client is not registered any more.
  *	           A host never has one number twice. So a notice with a number that its host had
  *	           before the client took what it has now is a copy, and no exchange is needed to
