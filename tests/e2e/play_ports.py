@@ -44,3 +44,16 @@ class Fixed(Play):
         self.server.wait("clienta reclaims", lambda server: [lock["state"] for lock in server.locks] == ["held"])
         self.server.ends_grace()
         self.bob.is_denied(0, 10)
+
+
+class Unprivileged(Play):
+    """A server of an ordinary user has neither port 111 nor a reserved one (docs/guide/install.md): files, and no locks."""
+
+    is_mounted = False
+    settings = ("server.port=12049", "server.portmap_port=11111")
+
+    def test_a_mount_without_a_port_mapper(self):
+        for client in (self.a, self.b):
+            client.mounts(options="vers=3,nolock,proto=tcp,port=12049,mountproto=tcp,mountport=12049")
+        self.a.opens("f").writes("hello")
+        self.b.opens("f").reads("hello")
