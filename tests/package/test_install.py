@@ -8,6 +8,7 @@ The programs are compiled without optimisation here; of them only what they say 
 
 import gzip
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -97,6 +98,21 @@ class Install(unittest.TestCase):
         self.addCleanup(lambda: os.truncate(path, len(before)))
         self.install()
         self.assertEqual(content(path), before + b"# the administrator's\n")
+
+
+class Symbols(unittest.TestCase):
+    """Debian's way: a package of its own, which debuggers find by the id of the build."""
+
+    def test_they_are_those_of_the_programs(self):
+        with tempfile.TemporaryDirectory(prefix="holdfast-symbols-") as folder:
+            for package in (DEB, DEB.replace("holdfast_", "holdfast-dbgsym_")):
+                subprocess.run(["dpkg-deb", "-x", package, folder], check=True)
+            for program in PROGRAMS:
+                notes = subprocess.run(["readelf", "-n", os.path.join(folder, program)], check=True, capture_output=True, text=True).stdout
+                number = re.search(r"Build ID: (\w+)", notes)[1]
+                symbols = os.path.join(folder, "usr/lib/debug/.build-id", number[:2], f"{number[2:]}.debug")
+                sections = subprocess.run(["readelf", "-SW", symbols], check=True, capture_output=True, text=True).stdout
+                self.assertIn(".debug_info", sections, program)
 
 
 if __name__ == "__main__":
