@@ -256,6 +256,8 @@ class PromotedTooEarly(Replicated):
         self.is_promoted(dies=self.first)
         self.server.is_taken_over("reclaimed")
         self.server.wait("the locks are reclaimed", lambda server: {(0, 10), (10, 10)} <= set(server.ranges()))
+        for client in (self.a, self.b):
+            client.has_reclaimed()  # also the lock of its turn, which the end of grace would give to the other one
         self.server.is_told_to_end_grace()
         self.goes_on(keeps_order=False)  # waiters ask again after grace, each in its own time
         self.assertTrue(self.capture.find(NOTICE), "a notice")

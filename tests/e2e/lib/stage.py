@@ -120,6 +120,10 @@ class Client:
         """As soon as the last one has ended."""
         until(lambda: not self.guest.run(f"pidof {program}", status=None), f"{program} of {self.name} has ended")
 
+    def has_reclaimed(self):
+        """Once it has begun: its kernel does that in a thread, which ends after the last lock."""
+        until(lambda: not self.guest.run("grep -s -- -recl /proc/[0-9]*/comm", status=None), f"{self.name} has reclaimed")
+
     def mounts(self, source="server:/data", options="vers=3", at=MOUNT):
         # busybox has a mount of its own, which is not what a user has
         self.does(f"mkdir -p {at} && /bin/mount -t nfs {'-o ' + options if options else ''} {source} {at}")
