@@ -514,11 +514,10 @@ bool hf_lock_is_guarded(const struct hf_locks *locks, const struct hf_lock_targe
 	return guarded.start <= guarded.end;
 }
 
-bool hf_lock_next_grant(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
-			uint64_t *idp)
+bool hf_lock_any_grant(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
+		       bool (*is_meant)(void *user, uint64_t id), void *user)
 {
 	struct hf_found found;
-	bool is_behind = *idp == 0;
 
 	hf_target_find(locks, who, &found);
 	if (!found.holding)
@@ -526,16 +525,14 @@ bool hf_lock_next_grant(const struct hf_locks *locks, const struct hf_lock_targe
 	hf_list_for_each(pos, &found.holding->grants) {
 		const struct hf_waiter *grant = hf_list_entry(pos, struct hf_waiter, in_holding);
 
-		if (is_behind && hf_range_overlaps(hf_waiter_range(grant), range)) {
-			*idp = grant->id;
+		if (hf_range_overlaps(hf_waiter_range(grant), range) &&
+		    (!is_meant || is_meant(user, grant->id)))
 			return true;
-		}
-		is_behind |= grant->id == *idp;
 	}
 	return false;
 }
 
 bool hf_lock_has_grant(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range)
 {
-	return hf_lock_next_grant(locks, who, range, &(uint64_t){ 0 });
+	return hf_lock_any_grant(locks, who, range, NULL, NULL);
 }

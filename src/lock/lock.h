@@ -417,9 +417,9 @@ bool hf_lock_is_guarded(const struct hf_locks *locks, const struct hf_lock_targe
 			struct hf_range range);
 /* Does any grant in flight of this owner overlap @range? */
 bool hf_lock_has_grant(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);
-/* The next of these after the waiter *idp; 0: the first. */
-bool hf_lock_next_grant(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
-			uint64_t *idp);
+/* The same of those of which @is_meant is true; NULL: of all. */
+bool hf_lock_any_grant(const struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range,
+		       bool (*is_meant)(void *user, uint64_t id), void *user);
 /* OK; also ends the owner's waiters and grants in flight that lie within @range. LIMIT: it would split a lock
  * where the table is full. */
 int hf_lock_release(struct hf_locks *locks, const struct hf_lock_target *who, struct hf_range range);

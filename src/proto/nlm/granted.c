@@ -501,17 +501,16 @@ void hf_nlm_grants_deinit(struct hf_nlm *nlm)
 	hf_hashtable_deinit(&nlm->grants_by_cookie);
 }
 
+static bool is_called_again(void *user, uint64_t id)
+{
+	const struct grant *grant = find_by_id(user, id);
+
+	return grant && grant->n_sent && (grant->pending || grant->was_told_by_msg);
+}
+
 bool hf_nlm_is_called_again(const struct hf_nlm_op *op)
 {
-	const struct grant *grant;
-	uint64_t id = 0;
-
-	while (hf_lock_next_grant(op->nlm->locks, &op->target, op->range, &id)) {
-		grant = find_by_id(op->nlm, id);
-		if (grant && grant->n_sent && (grant->pending || grant->was_told_by_msg))
-			return true;
-	}
-	return false;
+	return hf_lock_any_grant(op->nlm->locks, &op->target, op->range, is_called_again, op->nlm);
 }
 
 static bool is_outdated(const struct grant *grant, enum hf_nlm_stat stat)
